@@ -523,7 +523,8 @@ static inline bool format_case_next(struct format_case *c)
 	c->redop = format_case_plan[plan].redop;
 	c->bits = format_case_plan[plan].bits;
 	c->flags = format_case_plan[plan].flags;
-	if (format_case_random(c) & 1)
+	/* Votes know no parity, and card-interface.rst does not let them have one. */
+	if (format_case_random(c) & 1 && c->dtype != OPTINC_BIT)
 		c->flags |= OPTINC_SQE_PARITY;
 	c->nranks = 2 + slot / 4;
 	slot += 7 * plan;

@@ -279,7 +279,8 @@ class Case:
 def corners():
     """What cases that deserve the name must have among them."""
     ranks = [f"ranks {n}" for n in range(2, 17)]
-    always = ranks + ["parity 0", "parity 1"] + [f"count {n}" for n in COUNTS]
+    counts = [f"count {n}" for n in COUNTS]
+    always = ranks + counts + ["parity 0", "parity 1"]
     for redop in ("mean", "sum"):
         ties = ["mean half-way between codes", "mean half-way between codes, negated"]
         some = always + (ties if redop == "mean" else [])
@@ -307,7 +308,7 @@ def corners():
             for what in some + ["saturated"]:
                 yield f"{dtype} {redop} {8 * size}: {what}"
     for bits in (8, 16):
-        for what in always:
+        for what in counts:
             yield f"bit vote {bits}: {what}"
         for form in ("count", "sign", "abstain"):
             for what in ranks + ["tie"]:

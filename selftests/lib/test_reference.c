@@ -344,12 +344,13 @@ static void raw_codes(void **state)
 	check(16, 1, OPTINC_I16, OPTINC_SUM, 16, 0, lowest, &long_sum);
 }
 
-/* Votes 111, 110, 100, 000 and again, of three ranks; then ties of two. */
+/* Votes 111, 110, 100, 000 and again, of three ranks; the document's; ties of two. */
 static void votes(void **state)
 {
 	static const uint8_t three[3][2] = { { 0x77, 0xff }, { 0x33, 0xfe }, { 0x11, 0xfd } };
 	static const int8_t count[] = { 3, 1, -1, -3, 3, 1, -1, -3, 1, 1 };
 	static const int8_t sign[] = { 1, 1, -1, -1, 1, 1, -1, -1, 1, 1 };
+	static const uint8_t four[3][1] = { { 0x07 }, { 0x03 }, { 0x01 } };
 	static const uint8_t two[2][1] = { { 0xff }, { 0xf9 } };
 	unsigned int abstain = OPTINC_SQE_SIGN | OPTINC_SQE_ABSTAIN;
 	unsigned int bits;
@@ -361,6 +362,10 @@ static void votes(void **state)
 		check(3, 10, OPTINC_BIT, OPTINC_VOTE, bits, OPTINC_SQE_SIGN, three,
 		      (const uint8_t[]){ 0x33, 0x03 });
 		check(3, 10, OPTINC_BIT, OPTINC_VOTE, bits, abstain, three, sign);
+		check(3, 4, OPTINC_BIT, OPTINC_VOTE, bits, 0, four, count);
+		check(3, 4, OPTINC_BIT, OPTINC_VOTE, bits, OPTINC_SQE_SIGN, four,
+		      (const uint8_t[]){ 0x03 });
+		check(3, 4, OPTINC_BIT, OPTINC_VOTE, bits, abstain, four, sign);
 		/* a tie: counts 0, is 1 as a sign, abstains as 0 */
 		check(2, 3, OPTINC_BIT, OPTINC_VOTE, bits, 0, two, (const int8_t[]){ 2, 0, 0 });
 		check(2, 3, OPTINC_BIT, OPTINC_VOTE, bits, OPTINC_SQE_SIGN, two,
