@@ -116,6 +116,8 @@ static bool combination_exists(enum optinc_dtype dtype, enum optinc_redop redop,
 			return false;
 		return raw || float_format(dtype);
 	case OPTINC_VOTE:
+		if (flags & OPTINC_SQE_PARITY)
+			return false;
 		if ((flags & OPTINC_SQE_ABSTAIN) && !(flags & OPTINC_SQE_SIGN))
 			return false;
 		return dtype == OPTINC_BIT;
