@@ -65,13 +65,24 @@ static void complete(struct fabric_channel *ch, uint32_t status, unsigned int pe
 	rq->status = status;
 	rq->peer = (uint8_t)peer;
 	rq->mismatch = (uint8_t)mismatch;
+	if (status != OPTINC_ST_SUCCESS) {
+		rq->nonfinite = 0;
+		rq->saturated = 0;
+		rq->wire_ns = 0;
+	}
 	counters->requests++;
 	counters->errors += status != OPTINC_ST_SUCCESS;
 	counters->nonfinite += rq->nonfinite;
 	counters->saturated += rq->saturated;
-	if (status == OPTINC_ST_SUCCESS)
-		counters->wire_ns += rq->wire_ns;
+	counters->wire_ns += rq->wire_ns;
 	rq->complete(rq);
+}
+
+/* Causes that concern the group, not one request: all that is outstanding has them. */
+static bool concerns_group(uint32_t status)
+{
+	return status == OPTINC_ST_ABORTED || status == OPTINC_ST_PEER_LOST ||
+	       status == OPTINC_ST_LINK;
 }
 
 void channel_flush(struct fabric_channel *ch, uint32_t status, unsigned int peer,
@@ -79,10 +90,9 @@ void channel_flush(struct fabric_channel *ch, uint32_t status, unsigned int peer
 {
 	while (ch->head) {
 		complete(ch, status, peer, mismatch);
-		if (status != OPTINC_ST_ABORTED) {
+		if (!concerns_group(status))
 			status = OPTINC_ST_EPOCH_ENDED;
-			mismatch = 0;
-		}
+		mismatch = 0;
 	}
 }
 
@@ -340,6 +350,8 @@ int fabric_join(struct fabric_port *port, const struct fabric_join *join,
 
 void fabric_query(struct fabric_channel *ch, struct fabric_state *state)
 {
+	if (ch->state == OPTINC_GROUP_READY)
+		watch_peers(ch);	/* an idle group is not looked at otherwise */
 	*state = (struct fabric_state){
 		.state = ch->state,
 		.status = ch->state == OPTINC_GROUP_FAILED ? ch->status : OPTINC_ST_SUCCESS,
@@ -357,13 +369,13 @@ void fabric_abort(struct fabric_channel *ch)
 		channel_fail(ch, OPTINC_ST_ABORTED, ch->join.rank, 0);
 }
 
-void fabric_leave(struct fabric_channel *ch)
+static void leave(struct fabric_channel *ch, uint32_t told)
 {
 	struct fabric_port *port = ch->port;
 	struct fabric_channel **p;
 
 	if (ch->state == OPTINC_GROUP_READY)
-		tell_peers(ch, OPTINC_ST_ABORTED, ch->join.rank, 0);
+		tell_peers(ch, told, ch->join.rank, 0);
 	ch->state = OPTINC_GROUP_FAILED;
 	channel_flush(ch, OPTINC_ST_ABORTED, ch->join.rank, 0);
 	join_withdraw(ch);
@@ -376,6 +388,16 @@ void fabric_leave(struct fabric_channel *ch)
 	for (ch = port->channels; ch; ch = ch->next)
 		if (ch->state == OPTINC_GROUP_READY && ch->join.nranks > port->crowd)
 			port->crowd = ch->join.nranks;
+}
+
+void fabric_leave(struct fabric_channel *ch)
+{
+	leave(ch, OPTINC_ST_ABORTED);
+}
+
+void fabric_lose(struct fabric_channel *ch)
+{
+	leave(ch, OPTINC_ST_PEER_LOST);
 }
 
 void fabric_submit(struct fabric_channel *ch, struct fabric_request *rq)

@@ -65,7 +65,7 @@ struct fabric_config {
  */
 int fabric_attach(const struct fabric_config *config, struct fabric_port **port,
 		  char *error, size_t error_size);
-/* Leaves all groups first. The last one out removes the segment. */
+/* Peers in groups still joined see this rank lost. The last one out removes the segment. */
 void fabric_detach(struct fabric_port *port);
 
 /* Reach into memory of the host, on behalf of one request. */
@@ -134,6 +134,8 @@ int fabric_join(struct fabric_port *port, const struct fabric_join *join,
 void fabric_query(struct fabric_channel *channel, struct fabric_state *state);
 /* Completes all requests (ABORTED), tells the peers, frees the channel. */
 void fabric_leave(struct fabric_channel *channel);
+/* The same, but peers are told that this rank is lost: a reset, a context that ends. */
+void fabric_lose(struct fabric_channel *channel);
 /* Completes all requests (ABORTED), tells the peers; the channel is FAILED. */
 void fabric_abort(struct fabric_channel *channel);
 /* Queue a request behind the group's others; a FAILED group completes it with EPOCH_ENDED. */

@@ -37,7 +37,7 @@ void header_fill(struct fabric_channel *ch, struct fabric_request *rq, struct sh
 		.dtype = rq->dtype,
 		.redop = rq->redop,
 		.root = rq->root,
-		.lanes = (uint8_t)fabric_lanes_up(ch->port),
+		.lanes = port_lanes(ch->port),
 		.replays = draw.replays,
 		.tag = rq->tag,
 		.extra_ns = draw.extra_ns,
@@ -120,7 +120,7 @@ static int report_mismatch(struct fabric_channel *ch)
 
 int header_check(struct fabric_channel *ch, struct fabric_request *rq)
 {
-	unsigned int lanes = FABRIC_LANES;
+	uint8_t lanes = 0xff;
 	uint32_t replays = 0, extra_ns = 0;
 
 	if (!all_alike(ch))
@@ -128,15 +128,15 @@ int header_check(struct fabric_channel *ch, struct fabric_request *rq)
 	for (unsigned int r = 0; r < ch->join.nranks; r++) {
 		const struct shm_header *h = header_of(ch, r);
 
-		if (h->replays == LINK_DEAD)
+		lanes &= h->lanes;
+		if (h->replays == LINK_DEAD || !lanes)
 			return channel_fail(ch, OPTINC_ST_LINK, r, 0);
 		replays += h->replays;
-		if (h->lanes < lanes && h->lanes)
-			lanes = h->lanes;
 		if (h->extra_ns > extra_ns)
 			extra_ns = h->extra_ns;
 	}
-	ch->port->counters.replays += header_of(ch, ch->join.rank)->replays;
-	rq->wire_ns = link_time_ns(rq, ch->join.nranks, ch->join.bits, lanes, replays, extra_ns);
+	ch->port->counters.replays += replays;
+	rq->wire_ns = link_time_ns(rq, ch->join.nranks, ch->join.bits,
+				   (unsigned int)__builtin_popcount(lanes), replays, extra_ns);
 	return 0;
 }

@@ -126,6 +126,9 @@ struct fabric_port {
 void port_wake(struct shm_port *shm);
 void port_wake_peers(struct fabric_channel *ch);
 
+/* Bitmap of the lanes that carry light. */
+uint8_t port_lanes(const struct fabric_port *port);
+
 /* join.c */
 bool join_step(struct fabric_channel *ch);
 void join_offer(struct fabric_channel *ch);
@@ -147,6 +150,8 @@ void channel_flush(struct fabric_channel *ch, uint32_t status, unsigned int peer
 
 /* watch.c: called when nothing moved: is a peer gone, did one give up, is it late? */
 void watch(struct fabric_channel *ch);
+/* Has a peer given up or died? The channel has failed if so. */
+bool watch_peers(struct fabric_channel *ch);
 /* Is every peer still of the group that was joined? Data read before is good if so. */
 bool watch_same_peers(const struct fabric_channel *ch);
 

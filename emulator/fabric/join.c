@@ -10,8 +10,9 @@
  * and offers again has a new generation, so nobody can be in a group with a
  * rank that is not in the same group with it.
  *
- * A rank that disagrees is kept waiting a moment before it is refused, so
- * that the others have time to see its record and are told the same.
+ * All are compared with the founder, who offered first. A join that is refused
+ * stays a moment before it fails, so that the others have time to see the same
+ * records and come to the same verdict.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -26,6 +27,7 @@
 struct offer {
 	uint32_t state;
 	uint32_t generation;
+	uint64_t since_ns;
 	struct fabric_join join;
 	struct shm_peer peer[OPTINC_MAX_RANKS];
 };
@@ -53,25 +55,26 @@ static bool read_offer(const struct shm_channel *ctl, struct offer *offer)
 	offer->join.format = shm->format;
 	offer->join.dtypes = shm->dtypes;
 	offer->join.deadline_ms = shm->deadline_ms;
+	offer->since_ns = shm->since_ns;
 	memcpy(offer->peer, shm->peer, sizeof(offer->peer));
 	atomic_thread_fence(memory_order_acquire);
 	return atomic_load_explicit(&shm->state, memory_order_relaxed) == offer->state &&
 	       atomic_load_explicit(&shm->generation, memory_order_relaxed) == offer->generation;
 }
 
-static unsigned int differences(const struct fabric_join *mine, const struct fabric_join *other)
+static unsigned int differences(const struct fabric_join *founder, const struct fabric_join *other)
 {
 	unsigned int diff = 0;
 
-	if (mine->nranks != other->nranks)
+	if (founder->nranks != other->nranks)
 		diff |= OPTINC_DIFF_SIZE;
-	if (mine->bits != other->bits)
+	if (founder->bits != other->bits)
 		diff |= OPTINC_DIFF_BITS;
-	if (mine->dtypes != other->dtypes)
+	if (founder->dtypes != other->dtypes)
 		diff |= OPTINC_DIFF_DTYPES;
-	if (mine->format != other->format)
+	if (founder->format != other->format)
 		diff |= OPTINC_DIFF_FORMAT;
-	if (mine->deadline_ms != other->deadline_ms)
+	if (founder->deadline_ms != other->deadline_ms)
 		diff |= OPTINC_DIFF_DEADLINE;
 	return diff;
 }
@@ -85,58 +88,90 @@ static void refuse(struct fabric_channel *ch, unsigned int peer, unsigned int mi
 	}
 }
 
-/* An offer of our key: take note of its rank, or of what is wrong with it. */
-static void consider(struct fabric_channel *ch, unsigned int port, unsigned int channel,
-		     const struct offer *offer)
+/* An offer by a live rank, with where it stands. */
+struct candidate {
+	struct offer offer;
+	uint8_t port;
+	uint8_t channel;
+};
+
+static bool earlier(const struct candidate *a, const struct candidate *b)
+{
+	if (a->offer.since_ns != b->offer.since_ns)
+		return a->offer.since_ns < b->offer.since_ns;
+	return a->port < b->port;
+}
+
+/* All offers of our key, ours included, by age. */
+static unsigned int find_offers(struct fabric_channel *ch, struct candidate *list)
+{
+	unsigned int n = 0;
+
+	for (unsigned int p = 0; p < ch->port->ports; p++) {
+		for (unsigned int c = 0; c < FABRIC_MAX_CHANNELS; c++) {
+			struct candidate found = { .port = (uint8_t)p, .channel = (uint8_t)c };
+			unsigned int i;
+
+			if (!read_offer(join_peer_channel(ch->port, p, c), &found.offer) ||
+			    memcmp(found.offer.join.key, ch->join.key, OPTINC_KEY_BYTES) ||
+			    found.offer.join.rank >= OPTINC_MAX_RANKS ||
+			    found.offer.join.rank >= found.offer.join.nranks ||
+			    !segment_alive(ch->port->segment, p))
+				continue;
+			for (i = n++; i && earlier(&found, &list[i - 1]); i--)
+				list[i] = list[i - 1];
+			list[i] = found;
+			break;	/* a port offers a key once */
+		}
+	}
+	return n;
+}
+
+static void accept(struct fabric_channel *ch, const struct candidate *found)
 {
 	const struct shm_segment *shm = ch->port->segment->shm;
-	unsigned int rank = offer->join.rank;
-	unsigned int diff = differences(&ch->join, &offer->join);
+	unsigned int rank = found->offer.join.rank;
 
-	if (rank >= OPTINC_MAX_RANKS || !segment_alive(ch->port->segment, port))
-		return;
-	if (diff) {
-		refuse(ch, rank, diff);
-		return;
-	}
-	if (rank >= ch->join.nranks)
-		return;
-	if (ch->joined & 1u << rank) {
-		refuse(ch, rank, OPTINC_DIFF_RANK);
-		return;
-	}
 	ch->joined |= 1u << rank;
 	ch->peer[rank] = (struct peer){
-		.ctl = &shm->port[port].channel[channel],
-		.slots = segment_slots(ch->port->segment, port, channel),
-		.generation = offer->generation,
-		.pid = atomic_load(&shm->port[port].pid),
-		.port = (uint8_t)port,
-		.channel = (uint8_t)channel,
+		.ctl = &shm->port[found->port].channel[found->channel],
+		.slots = segment_slots(ch->port->segment, found->port, found->channel),
+		.generation = found->offer.generation,
+		.pid = atomic_load(&shm->port[found->port].pid),
+		.port = found->port,
+		.channel = found->channel,
 	};
 }
 
+/* Who is here, and does everyone agree with the founder? */
 static void look_around(struct fabric_channel *ch)
 {
-	struct offer offer;
+	struct candidate list[FABRIC_MAX_PORTS];
+	unsigned int n = find_offers(ch, list);
+	uint64_t deadline;
 
-	ch->joined = 1u << ch->join.rank;
-	for (unsigned int p = 0; p < ch->port->ports; p++) {
-		if (p == ch->port->index)
-			continue;
-		for (unsigned int c = 0; c < FABRIC_MAX_CHANNELS; c++) {
-			const struct shm_channel *ctl = join_peer_channel(ch->port, p, c);
+	ch->joined = 0;
+	if (!n)
+		return;
+	deadline = list[0].offer.since_ns + ch->join.deadline_ms * NSEC_PER_MSEC;
+	if (deadline < ch->join_deadline_ns)
+		ch->join_deadline_ns = deadline;
+	for (unsigned int i = 0; i < n; i++) {
+		const struct fabric_join *join = &list[i].offer.join;
+		unsigned int diff = differences(&list[0].offer.join, join);
 
-			if (read_offer(ctl, &offer) &&
-			    !memcmp(offer.join.key, ch->join.key, OPTINC_KEY_BYTES))
-				consider(ch, p, c, &offer);
-		}
+		if (!diff && ch->joined & 1u << join->rank)
+			diff = OPTINC_DIFF_RANK;
+		if (diff)
+			refuse(ch, join->rank, diff);
+		else
+			accept(ch, &list[i]);
 	}
 }
 
 static bool everyone_here(const struct fabric_channel *ch)
 {
-	return ch->joined == (1u << ch->join.nranks) - 1;
+	return !ch->refuse_ns && ch->joined == (1u << ch->join.nranks) - 1;
 }
 
 /* Name the others in our record; true if that is news to them. */
@@ -222,7 +257,7 @@ bool join_step(struct fabric_channel *ch)
 	ch->join_scan_ns = now + SCAN_INTERVAL_NS;
 	look_around(ch);
 	if (ch->refuse_ns) {
-		if (now >= ch->refuse_ns || everyone_here(ch)) {
+		if (now >= ch->refuse_ns) {
 			join_failed(ch, OPTINC_ST_MISMATCH, ch->peer_rank, ch->mismatch);
 			return true;
 		}
@@ -259,19 +294,15 @@ void join_offer(struct fabric_channel *ch)
 	shm->format = ch->join.format;
 	shm->dtypes = ch->join.dtypes;
 	shm->deadline_ms = ch->join.deadline_ms;
+	shm->since_ns = fabric_clock_ns();
 	memset(shm->peer, 0, sizeof(shm->peer));
 	atomic_store(&ctl->post[0].word, word);
 	atomic_store(&ctl->post[1].word, word);
 	atomic_store(&ctl->finished, word);
 	atomic_store(&shm->generation, ch->generation);
 	atomic_store(&shm->state, SHM_OFFER);
-	ch->peer[ch->join.rank] = (struct peer){
-		.ctl = ctl, .slots = ch->slots, .generation = ch->generation,
-		.pid = atomic_load(&ch->port->shm->pid),
-		.port = (uint8_t)ch->port->index, .channel = (uint8_t)ch->index,
-	};
 	ch->joined = 1u << ch->join.rank;
-	ch->join_deadline_ns = fabric_clock_ns() + ch->join.deadline_ms * NSEC_PER_MSEC;
+	ch->join_deadline_ns = shm->since_ns + ch->join.deadline_ms * NSEC_PER_MSEC;
 	wake_everyone(ch);
 }
 

@@ -11,11 +11,15 @@
 
 #include "emulator/fabric/internal.h"
 
-#define LANE_SYMBOLS_PER_NS	(FABRIC_LANE_MBPS / 2 / 1000.0)	/* PAM4: 2 bits each */
-#define PROPAGATION_NS		50.0	/* 10 m of fibre, one way */
-#define EXPONENT_TRIP_NS	250.0	/* side path: there, maximum, back */
-#define EXPONENT_BYTES_PER_NS	12.5	/* side path, 100 Gb/s */
-#define MAX_REPLAYS		8	/* of one chunk */
+/* Section 11 of the card interface: the reference fabric */
+#define SYMBOL_NS		(2e3 / FABRIC_LANE_MBPS)	/* PAM4: 2 bits each */
+#define PROPAGATION_NS		50.0	/* one way, 10 m of fibre */
+#define UNIT_NS			10.0	/* through P, f and T */
+#define SIDE_TRIP_NS		300.0	/* side path, there and back */
+#define SIDE_NS_PER_BYTE	(8 / 50.0)
+#define LOSS_NS			1000.0	/* until a loss is noticed */
+#define DESCRIPTOR_BYTES	64
+#define MAX_REPLAYS		3	/* of one chunk */
 
 static bool is_float(unsigned int dtype)
 {
@@ -78,28 +82,79 @@ uint64_t link_rx_bytes(const struct fabric_request *rq, unsigned int rank, unsig
 	}
 }
 
-/* Symbols on the busier direction. */
-static double symbols(const struct fabric_request *rq, unsigned int nranks, unsigned int bits,
-		      uint64_t count)
+static unsigned int source_digits(const struct fabric_request *rq, unsigned int bits)
 {
-	double there = (double)link_tx_bytes(rq, rq->root, bits, count) * 4;
-	double back = (double)link_rx_bytes(rq, rq->root + 1u, nranks, bits, count) * 4;
+	if (rq->opcode == OPTINC_OP_BROADCAST)
+		return 4;
+	return rq->dtype == OPTINC_BIT ? 1 : bits / 2;
+}
 
-	return there > back ? there : back;
+/* Symbol times of so many blocks of a chunk, section 10.2. */
+static uint64_t symbols(uint64_t nblocks, unsigned int digits, unsigned int lanes)
+{
+	uint64_t sets = lanes >= digits ? lanes / digits : 1;
+	uint64_t sub_slots = lanes >= digits ? 1 : (digits + lanes - 1) / lanes;
+
+	return (nblocks + sets - 1) / sets * OPTINC_BLOCK * sub_slots;
+}
+
+/* Time of a chunk's codes, there and back at once: the longer of the two. */
+static double chunk_ns(const struct fabric_request *rq, unsigned int nranks, unsigned int bits,
+		       unsigned int lanes, uint64_t count)
+{
+	unsigned int back = rq->opcode == OPTINC_OP_BROADCAST ? 4 : result_digits(rq, nranks, bits);
+	uint64_t a = symbols(blocks(count), source_digits(rq, bits), lanes);
+	uint64_t b = symbols(blocks(count), back, lanes);
+
+	return (double)(a > b ? a : b) * SYMBOL_NS;
+}
+
+/* Until the maxima of a chunk are back, so many bytes of exponents having gone. */
+static double side_ns(uint64_t bytes)
+{
+	return SIDE_TRIP_NS + (double)(DESCRIPTOR_BYTES + bytes) * SIDE_NS_PER_BYTE;
+}
+
+static double larger(double a, double b)
+{
+	return a > b ? a : b;
+}
+
+/*
+ * All chunks but the last are alike, so the start of the last one's codes,
+ * S_c = max(S_(c-1) + d, X_c), is decided by the first chunk's exponents, the
+ * last but one's, or its own.
+ */
+static double codes_ns(const struct fabric_request *rq, unsigned int nranks, unsigned int bits,
+		       unsigned int lanes)
+{
+	uint64_t before = (rq->count - 1) / CHUNK;
+	uint64_t last = rq->count - before * CHUNK;
+	double full = chunk_ns(rq, nranks, bits, lanes, CHUNK);
+	double start = side_ns(exponent_bytes(rq, rq->count));
+
+	if (before) {
+		start = larger(start, side_ns(exponent_bytes(rq, CHUNK)) + (double)before * full);
+		start = larger(start, side_ns(exponent_bytes(rq, before * CHUNK)) + full);
+	}
+	return start + chunk_ns(rq, nranks, bits, lanes, last) + 2 * PROPAGATION_NS + UNIT_NS;
 }
 
 uint64_t link_time_ns(const struct fabric_request *rq, unsigned int nranks, unsigned int bits,
 		      unsigned int lanes, uint32_t replays, uint32_t extra_ns)
 {
 	uint64_t chunk = rq->count < CHUNK ? rq->count : CHUNK;
-	double per_ns = lanes * LANE_SYMBOLS_PER_NS;
-	double ns = 2 * PROPAGATION_NS + extra_ns;
+	double ns = extra_ns;
 
-	ns += symbols(rq, nranks, bits, rq->count) / per_ns;
-	ns += replays * (symbols(rq, nranks, bits, chunk) / per_ns + 2 * PROPAGATION_NS);
-	if (exponent_bytes(rq, chunk) || rq->opcode == OPTINC_OP_BARRIER)
-		ns += EXPONENT_TRIP_NS + (double)exponent_bytes(rq, chunk) / EXPONENT_BYTES_PER_NS;
-	return (uint64_t)(ns + 0.5);
+	if (!rq->count || rq->opcode == OPTINC_OP_BARRIER)
+		ns += side_ns(0);
+	else if (rq->opcode == OPTINC_OP_EXPONENT_MAX)
+		ns += side_ns(rq->count);
+	else
+		ns += codes_ns(rq, nranks, bits, lanes);
+	if (replays)
+		ns += replays * (LOSS_NS + chunk_ns(rq, nranks, bits, lanes, chunk));
+	return (uint64_t)ceil(ns);
 }
 
 /* splitmix64: a well-mixed sequence from any seed */

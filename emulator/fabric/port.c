@@ -116,7 +116,7 @@ void fabric_detach(struct fabric_port *port)
 {
 	if (atomic_load(&port->shm->pid) == (uint32_t)getpid()) {
 		while (port->channels)
-			fabric_leave(port->channels);
+			fabric_lose(port->channels);
 		atomic_store(&port->shm->pid, 0);
 	}
 	segment_detach(port->segment, port->index);
@@ -184,6 +184,11 @@ void fabric_sleep(struct fabric_port *port, uint64_t timeout_ns, bool (*recheck)
 	port->woken = true;
 }
 
+uint8_t port_lanes(const struct fabric_port *port)
+{
+	return (uint8_t)~port->impair.dead_lanes;
+}
+
 bool fabric_crowded(const struct fabric_port *port)
 {
 	return port->crowd > port->cpus;
@@ -196,7 +201,5 @@ void fabric_counters(const struct fabric_port *port, struct fabric_counters *cou
 
 unsigned int fabric_lanes_up(const struct fabric_port *port)
 {
-	uint32_t all = (1u << FABRIC_LANES) - 1;
-
-	return (unsigned int)__builtin_popcount(all & ~port->impair.dead_lanes);
+	return (unsigned int)__builtin_popcount(port_lanes(port));
 }

@@ -33,7 +33,7 @@ struct shm_header {
 	uint8_t dtype;
 	uint8_t redop;
 	uint8_t root;
-	uint8_t lanes;
+	uint8_t lanes;		/* bitmap of those that carry light */
 	uint16_t replays;	/* chunks this rank has to send again; LINK_DEAD */
 	uint32_t tag;
 	uint32_t extra_ns;	/* delay and jitter */
@@ -78,6 +78,7 @@ struct shm_join {
 	uint64_t dtypes;
 	uint32_t deadline_ms;
 	uint32_t unused;
+	uint64_t since_ns;		/* of the offer; the earliest is the founder */
 	struct shm_peer peer[OPTINC_MAX_RANKS];
 };
 

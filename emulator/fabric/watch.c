@@ -81,9 +81,19 @@ static bool any(struct fabric_channel *ch, uint32_t ranks,
 	return false;
 }
 
+static uint32_t other_ranks(const struct fabric_channel *ch)
+{
+	return ((1u << ch->join.nranks) - 1) & ~(1u << ch->join.rank);
+}
+
+bool watch_peers(struct fabric_channel *ch)
+{
+	return any(ch, other_ranks(ch), peer_gave_up) || any(ch, other_ranks(ch), peer_died);
+}
+
 void watch(struct fabric_channel *ch)
 {
-	uint32_t others = ((1u << ch->join.nranks) - 1) & ~(1u << ch->join.rank);
+	uint32_t others = other_ranks(ch);
 	uint32_t missing = others & ~ch->seen;
 	uint64_t now;
 
