@@ -11,8 +11,8 @@
  * The host is untrusted: whatever it writes, the card answers with a status,
  * a count or silence, as Documentation/card-interface.rst says.
  *
- * card_doorbell() and card_kick() may be called by any thread at any time;
- * all other calls by one thread at a time.
+ * card_doorbell(), card_kick() and card_busy() may be called by any thread at
+ * any time; all other calls by one thread at a time.
  */
 #ifndef OPTINC_CARD_H
 #define OPTINC_CARD_H
@@ -22,6 +22,10 @@
 #include <stdint.h>
 
 #include "emulator/fabric/fabric.h"
+
+#define CARD_CONTEXTS		64
+/* Pages of up to 64 KiB for all contexts; larger ones for fewer */
+#define CARD_BAR2_BYTES		(CARD_CONTEXTS * 65536)
 
 /**
  * struct card_host_ops - what a door gives the card
@@ -53,7 +57,10 @@ void card_free(struct card *card);
 
 uint32_t card_read(struct card *card, uint32_t offset);			/* BAR0 */
 void card_write(struct card *card, uint32_t offset, uint32_t value);	/* BAR0 */
-/* BAR2: @page is offset / stride. Only notes the value; card_step() obeys it. */
+/*
+ * BAR2: @page is offset / stride. Only notes the value; card_step() obeys it.
+ * A door counts an access of wrong width or alignment with an odd @offset.
+ */
 void card_doorbell(struct card *card, uint32_t page, uint32_t offset, uint32_t value);
 void card_reset(struct card *card);					/* FLR, power-on */
 
