@@ -504,11 +504,15 @@ void queue_await(struct optinc_group *group, uint64_t timeout_ns)
 		return;
 	}
 	budget = (uint64_t)__atomic_load_n(&group->card->spin_us, __ATOMIC_RELAXED) * NS_PER_US;
-	if (!spin(group, budget < timeout_ns ? budget : timeout_ns) && !group->reaper &&
-	    group->queue.live && !queue_reap(group))
-		sleep_first(group, timeout_ns);
-	else
+	if (budget > timeout_ns)
+		budget = timeout_ns;
+	if (spin(group, budget) || queue_reap(group)) {
 		queue_reap(group);
+		return;
+	}
+	/* Another thread may have become reaper when this one was it no more. */
+	if (group->queue.live && !group->reaper && timeout_ns > budget)
+		sleep_first(group, timeout_ns - budget);
 }
 
 /*
