@@ -36,8 +36,9 @@
  *	non-temporal stores where @dst is aligned for them.
  * @max_bytes: @dst[i] = max(@dst[i], @src[i])
  *
- * Code and result arrays of the fabric are aligned to 64 bytes; @src and @dst
- * of the user only to their element.
+ * Code and result arrays of the fabric are aligned to 64 bytes, and may be read
+ * and written up to @n rounded up to 64 elements; @src and @dst of the user are
+ * aligned only to their element, and nothing beyond @n is touched.
  */
 struct fabric_kernels {
 	const char *name;

@@ -228,7 +228,7 @@ TARGET static uint32_t encode_i8(uint8_t *codes, const int8_t *src, size_t n, un
 {
 	const __m256i sign = _mm256_set1_epi16(parity & 1 ? 0x01ff : (short)0xff01);
 	const __m256i lowest = _mm256_set1_epi8(-128);
-	uint32_t saturated = 0;
+	uint32_t saturated = 0, low;
 	int8_t copy[32] = { 0 };
 
 	for (size_t i = 0; i < n; i += 32) {
@@ -238,7 +238,8 @@ TARGET static uint32_t encode_i8(uint8_t *codes, const int8_t *src, size_t n, un
 		if (n - i < 32)
 			from = memcpy(copy, from, n - i);
 		v = load256(from);
-		saturated += __builtin_popcount(_mm256_movemask_epi8(_mm256_cmpeq_epi8(v, lowest)));
+		low = _mm256_movemask_epi8(_mm256_cmpeq_epi8(v, lowest));
+		saturated += __builtin_popcount(low);
 		v = _mm256_sign_epi8(_mm256_max_epi8(v, _mm256_set1_epi8(-127)), sign);
 		store256(codes + i, _mm256_xor_si256(v, lowest));
 	}
@@ -250,7 +251,7 @@ TARGET static uint32_t encode_i16(uint16_t *codes, const int16_t *src, size_t n,
 {
 	const __m256i sign = _mm256_set1_epi32(parity & 1 ? 0x0001ffff : (int)0xffff0001);
 	const __m256i lowest = _mm256_set1_epi16(-32768);
-	uint32_t saturated = 0;
+	uint32_t saturated = 0, low;
 	int16_t copy[16] = { 0 };
 
 	for (size_t i = 0; i < n; i += 16) {
@@ -260,11 +261,12 @@ TARGET static uint32_t encode_i16(uint16_t *codes, const int16_t *src, size_t n,
 		if (n - i < 16)
 			from = memcpy(copy, from, (n - i) * sizeof(*copy));
 		v = load256(from);
-		saturated += __builtin_popcount(_mm256_movemask_epi8(_mm256_cmpeq_epi16(v, lowest)));
+		low = _mm256_movemask_epi8(_mm256_cmpeq_epi16(v, lowest));
+		saturated += __builtin_popcount(low) / 2;
 		v = _mm256_sign_epi16(_mm256_max_epi16(v, _mm256_set1_epi16(-32767)), sign);
 		store256(codes + i, _mm256_xor_si256(v, lowest));
 	}
-	return saturated / 2;
+	return saturated;
 }
 
 #define ENCODE(dtype, bits) \

@@ -11,6 +11,9 @@
 /* 1.5 * 2^23: added to a small float, leaves its nearest integer in the low bits. */
 #define ROUND_MAGIC	12582912.0f
 
+/* Arrays of the fabric are a multiple of this long, so loops over them can be. */
+#define BATCH		64
+
 /*
  * Half precision to single: the bits, moved, are the value times 2^-112, also
  * where they are subnormal. NaN and Inf do not come here.
@@ -54,47 +57,52 @@ static ALWAYS_INLINE int32_t negate_if(int32_t v, unsigned int odd)
 	return (v ^ mask) - mask;
 }
 
-static uint32_t max_magnitude32(const float *src, size_t n)
+static ALWAYS_INLINE uint32_t max_magnitude32(const float *src, size_t n)
 {
-	uint32_t max = 0;
+	int32_t max = 0;
 
 	for (size_t i = 0; i < n; i++) {
-		uint32_t m = f32_bits(src[i]) & 0x7fffffff;
+		int32_t m = f32_bits(src[i]) & 0x7fffffff;
 
 		max = m > max ? m : max;
 	}
 	return max;
 }
 
-static uint32_t max_magnitude16(const uint16_t *src, size_t n)
+static ALWAYS_INLINE uint32_t max_magnitude16(const uint16_t *src, size_t n)
 {
-	uint16_t max = 0;
+	int16_t max = 0;
 
 	for (size_t i = 0; i < n; i++) {
-		uint16_t m = src[i] & 0x7fff;
+		int16_t m = src[i] & 0x7fff;
 
 		max = m > max ? m : max;
 	}
 	return max;
+}
+
+static ALWAYS_INLINE uint32_t max_magnitude(const void *src, size_t at, size_t n,
+					    enum optinc_dtype dtype)
+{
+	if (dtype == OPTINC_F32)
+		return max_magnitude32((const float *)src + at, n);
+	return max_magnitude16((const uint16_t *)src + at, n);
 }
 
 static void c_exponents(uint8_t *exp, const void *src, size_t n, enum optinc_dtype dtype,
 			unsigned int bits)
 {
-	const uint16_t *src16 = src;
-	const float *src32 = src;
-
 	for (size_t at = 0; at < n; at += OPTINC_BLOCK, exp++) {
 		size_t len = block_len(n, at);
+		uint32_t max = len == OPTINC_BLOCK ? max_magnitude(src, at, OPTINC_BLOCK, dtype) :
+						     max_magnitude(src, at, len, dtype);
 
-		if (dtype == OPTINC_F32)
-			*exp = exp_of_f32(max_magnitude32(src32 + at, len), bits);
-		else
-			*exp = exp_of_16(max_magnitude16(src16 + at, len), dtype, bits);
+		*exp = dtype == OPTINC_F32 ? exp_of_f32(max, bits) : exp_of_16(max, dtype, bits);
 	}
 }
 
-static void load_floats(float *x, const void *src, size_t at, size_t n, enum optinc_dtype dtype)
+static ALWAYS_INLINE void load_floats(float *x, const void *src, size_t at, size_t n,
+				      enum optinc_dtype dtype)
 {
 	const uint16_t *src16 = (const uint16_t *)src + at;
 
@@ -192,52 +200,60 @@ static uint32_t c_encode(void *codes, const void *src, const uint8_t *exp, size_
 	return 0;
 }
 
-static void add_codes(uint32_t *total, const void *codes, size_t at, size_t n, unsigned int bits)
+static ALWAYS_INLINE void add_codes(uint32_t *total, const void *codes, size_t at,
+				    unsigned int bits)
 {
 	const uint8_t *codes8 = (const uint8_t *)codes + at;
 	const uint16_t *codes16 = (const uint16_t *)codes + at;
 
 	if (bits == 8)
-		for (size_t i = 0; i < n; i++)
+		for (size_t i = 0; i < BATCH; i++)
 			total[i] += codes8[i];
 	else
-		for (size_t i = 0; i < n; i++)
+		for (size_t i = 0; i < BATCH; i++)
 			total[i] += codes16[i];
 }
 
-static void store_results(void *out, size_t at, const uint32_t *t, size_t n, unsigned int width)
+static ALWAYS_INLINE void divide(uint32_t *total, unsigned int nranks, uint64_t reciprocal)
 {
+	for (size_t i = 0; i < BATCH; i++)
+		total[i] = (total[i] + nranks / 2) * reciprocal >> 32;
+}
+
+static ALWAYS_INLINE void store_results(void *out, size_t at, const uint32_t *total,
+					unsigned int width)
+{
+	uint8_t *out8 = (uint8_t *)out + at;
+	uint16_t *out16 = (uint16_t *)out + at;
+
 	if (width == 1)
-		for (size_t i = 0; i < n; i++)
-			((uint8_t *)out)[at + i] = t[i];
+		for (size_t i = 0; i < BATCH; i++)
+			out8[i] = total[i];
 	else if (width == 2)
-		for (size_t i = 0; i < n; i++)
-			((uint16_t *)out)[at + i] = t[i];
+		for (size_t i = 0; i < BATCH; i++)
+			out16[i] = total[i];
 	else
-		memcpy((uint32_t *)out + at, t, n * sizeof(*t));
+		memcpy((uint32_t *)out + at, total, BATCH * sizeof(*total));
 }
 
 static void c_reduce(void *out, const void *const *codes, unsigned int nranks, size_t n,
 		     unsigned int bits, enum optinc_redop redop)
 {
 	uint64_t reciprocal = mean_reciprocal32(nranks);
-	uint32_t total[OPTINC_BLOCK];
 
-	for (size_t at = 0; at < n; at += OPTINC_BLOCK) {
-		size_t len = block_len(n, at);
+	for (size_t at = 0; at < n; at += BATCH) {
+		uint32_t total[BATCH] = { 0 };
 
-		memset(total, 0, len * sizeof(*total));
 		for (unsigned int rank = 0; rank < nranks; rank++)
-			add_codes(total, codes[rank], at, len, bits);
+			add_codes(total, codes[rank], at, bits);
 		if (redop == OPTINC_MEAN)
-			for (size_t i = 0; i < len; i++)
-				total[i] = (total[i] + nranks / 2) * reciprocal >> 32;
-		store_results(out, at, total, len, result_width(bits, redop));
+			divide(total, nranks, reciprocal);
+		store_results(out, at, total, result_width(bits, redop));
 	}
 }
 
-static void load_results(int32_t *v, const void *reduced, size_t at, size_t n,
-			 unsigned int width, uint32_t zero, unsigned int parity)
+static ALWAYS_INLINE void load_results(int32_t *v, const void *reduced, size_t at, size_t n,
+				       unsigned int width, uint32_t zero, unsigned int parity)
 {
 	const uint8_t *r8 = (const uint8_t *)reduced + at;
 	const uint16_t *r16 = (const uint16_t *)reduced + at;
@@ -254,8 +270,8 @@ static void load_results(int32_t *v, const void *reduced, size_t at, size_t n,
 			v[i] = negate_if((int32_t)(r32[i] - zero), i + parity);
 }
 
-static void store_floats(void *dst, size_t at, const int32_t *v, size_t n,
-			 enum optinc_dtype dtype, float scale)
+static ALWAYS_INLINE void store_floats(void *dst, size_t at, const int32_t *v, size_t n,
+				       enum optinc_dtype dtype, float scale)
 {
 	uint16_t *dst16 = (uint16_t *)dst + at;
 	float *dst32 = (float *)dst + at;
@@ -271,7 +287,8 @@ static void store_floats(void *dst, size_t at, const int32_t *v, size_t n,
 			dst16[i] = f32_to_bf16((float)v[i] * scale);
 }
 
-static void store_integers(void *dst, size_t at, const int32_t *v, size_t n, unsigned int width)
+static ALWAYS_INLINE void store_integers(void *dst, size_t at, const int32_t *v, size_t n,
+					 unsigned int width)
 {
 	if (width == 1)
 		for (size_t i = 0; i < n; i++)
@@ -283,6 +300,20 @@ static void store_integers(void *dst, size_t at, const int32_t *v, size_t n, uns
 		memcpy((int32_t *)dst + at, v, n * sizeof(*v));
 }
 
+/* Elements [at, at + len) of floats with the exponent @s, or of integers. */
+static ALWAYS_INLINE void decode_block(void *dst, const void *reduced, size_t at, size_t len,
+				       enum optinc_dtype dtype, unsigned int width, uint32_t zero,
+				       unsigned int parity, uint8_t s)
+{
+	int32_t v[OPTINC_BLOCK];
+
+	load_results(v, reduced, at, len, width, zero, parity);
+	if (is_float(dtype))
+		store_floats(dst, at, v, len, dtype, decode_scale(s));
+	else
+		store_integers(dst, at, v, len, width);
+}
+
 static void c_decode(void *dst, const void *reduced, const uint8_t *exp, size_t n,
 		     enum optinc_dtype dtype, unsigned int bits, enum optinc_redop redop,
 		     unsigned int nranks, unsigned int parity, bool stream)
@@ -290,7 +321,6 @@ static void c_decode(void *dst, const void *reduced, const uint8_t *exp, size_t 
 	unsigned int size = dtype == OPTINC_F32 ? 4 : 2;
 	unsigned int width = result_width(bits, redop);
 	uint32_t zero = result_zero(bits, redop, nranks);
-	int32_t v[OPTINC_BLOCK];
 	fpenv env = fpenv_enter();
 
 	(void)stream;
@@ -298,15 +328,12 @@ static void c_decode(void *dst, const void *reduced, const uint8_t *exp, size_t 
 		uint8_t s = is_float(dtype) ? exp[at / OPTINC_BLOCK] : 0;
 		size_t len = block_len(n, at);
 
-		if (is_float(dtype) && !exp_is_scale(s)) {
+		if (is_float(dtype) && !exp_is_scale(s))
 			fill_result((uint8_t *)dst + at * size, len, dtype, s);
-			continue;
-		}
-		load_results(v, reduced, at, len, width, zero, parity);
-		if (is_float(dtype))
-			store_floats(dst, at, v, len, dtype, decode_scale(s));
+		else if (len == OPTINC_BLOCK)
+			decode_block(dst, reduced, at, OPTINC_BLOCK, dtype, width, zero, parity, s);
 		else
-			store_integers(dst, at, v, len, width);
+			decode_block(dst, reduced, at, len, dtype, width, zero, parity, s);
 	}
 	fpenv_leave(env);
 }

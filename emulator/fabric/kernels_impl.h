@@ -26,6 +26,8 @@ extern const struct fabric_kernels fabric_kernels_c;
 
 #define ALWAYS_INLINE	inline __attribute__((always_inline))
 
+#define FABRIC_EXP_SMALLEST	1
+
 #define F32_NAN		0x7fc00000u
 #define F16_NAN		0x7e00u
 #define BF16_NAN	0x7fc0u
@@ -33,7 +35,8 @@ extern const struct fabric_kernels fabric_kernels_c;
 /*
  * Rounding to nearest, subnormals kept, between enter and leave; the caller's
  * modes and exception flags come back. The barriers hold the loads and stores
- * of the arithmetic between them, and so the arithmetic.
+ * of the arithmetic between them, and so the arithmetic. Loading the register
+ * is cheaper than asking whether a flag was raised.
  */
 #ifdef FABRIC_X86
 #define MXCSR_DEFAULT	0x1f80u
@@ -54,8 +57,7 @@ static inline fpenv fpenv_enter(void)
 static inline void fpenv_leave(fpenv env)
 {
 	__asm__ volatile("" ::: "memory");
-	if (_mm_getcsr() != env)
-		_mm_setcsr(env);
+	_mm_setcsr(env);
 }
 #else
 typedef fenv_t fpenv;

@@ -27,6 +27,7 @@
 #include <immintrin.h>
 #define HOSTILE_MXCSR	0xffe1u	/* toward zero, FTZ, DAZ, all masked, one flag */
 #define ROUND_UP_MXCSR	0xdfc0u	/* upward, FTZ, DAZ, all masked */
+#define UNMASKED_MXCSR	0x2040u	/* downward, DAZ, every exception traps */
 #endif
 
 #define MAX_N		1100	/* four blocks and a tail */
@@ -338,7 +339,7 @@ static void random_request(struct request *r)
 {
 	static const unsigned int modes[] = {
 #if defined(__x86_64__)
-		HOSTILE_MXCSR, ROUND_UP_MXCSR,
+		HOSTILE_MXCSR, ROUND_UP_MXCSR, UNMASKED_MXCSR,
 #endif
 		0,
 	};
