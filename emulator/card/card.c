@@ -121,17 +121,20 @@ static bool has_work(void *arg)
 {
 	struct card *card = arg;
 
-	return card->attention || atomic_load(&card->rung);
+	return card->attention || atomic_load(&card->rung) || atomic_load(&card->kicked);
 }
 
 void card_sleep(struct card *card, uint64_t timeout_ns)
 {
 	card->calls++;
 	fabric_sleep(card->port, timeout_ns, has_work, card);
+	atomic_store_explicit(&card->kicked, false, memory_order_relaxed);
 }
 
 void card_kick(struct card *card)
 {
+	/* it may be on its way to sleep */
+	atomic_store(&card->kicked, true);
 	fabric_kick(card->port);
 }
 

@@ -68,6 +68,7 @@ void card_reset(struct card *card);					/* FLR, power-on */
 bool card_step(struct card *card);
 /* After a step that did nothing: sleep until there may be something to do. */
 void card_sleep(struct card *card, uint64_t timeout_ns);
+/* Ends a sleep, or else the next one at once. */
 void card_kick(struct card *card);
 /* Requests taken from submission rings, or still in them, and not completed. */
 bool card_busy(const struct card *card);

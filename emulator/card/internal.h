@@ -173,6 +173,7 @@ struct card {
 	_Atomic uint64_t dropped;
 	_Atomic uint64_t taken;			/* requests, not completed */
 	_Atomic bool live;			/* READY: doorbells count */
+	_Atomic bool kicked;			/* since the last sleep */
 
 	_Alignas(64) struct fabric_port *port;
 	const struct card_host_ops *ops;
