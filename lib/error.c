@@ -248,7 +248,7 @@ void explain_join(const struct optinc_group_params *params,
 			break;
 		}
 		mismatch_names(wait->mismatch, true, what, sizeof(what));
-		snprintf(text, size, "%s joins with another %s: all ranks must join with the same "
+		snprintf(text, size, "%s differs in %s: all ranks must join with the same "
 			 "parameters", peer, what);
 		break;
 	case OPTINC_ST_PEER_LOST:

@@ -202,6 +202,8 @@ static int offer(struct optinc_group *group)
 			    group->card->query.max_groups);
 	case -EBUSY:
 		return fail(ret, "the fabric cannot take another group now");
+	case -EEXIST:
+		return fail(ret, "key: this card is in a group with that key already");
 	case -ENODEV:
 		return fail(ret, CARD_GONE);
 	default:
