@@ -11,10 +11,11 @@ const char *tool_name = "optinc";
 
 static void print_error(const char *fmt, va_list args, const char *end)
 {
+	char text[1024];
+
+	vsnprintf(text, sizeof(text), fmt, args);
 	fflush(stdout);
-	fprintf(stderr, "%s: ", tool_name);
-	vfprintf(stderr, fmt, args);
-	fputs(end, stderr);
+	fprintf(stderr, "%s: %s%s", tool_name, text, end);
 }
 
 int tool_error(const char *fmt, ...)

@@ -115,6 +115,7 @@ int main(int argc, char **argv)
 	int status;
 
 	tool_name = "optinc-demo";
+	argv[0] = (char *)tool_name;	/* for getopt's messages */
 	snprintf(card, sizeof(card), "emu:demo-%d?port=%%r&ports=%%n", (int)getpid());
 	demo.card = card;
 	status = parse(&demo, argc, argv);
