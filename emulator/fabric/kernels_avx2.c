@@ -450,18 +450,6 @@ INLINE __m256i load_results(const void *reduced, size_t i, unsigned int width, _
 	return _mm256_sub_epi32(v, zero);
 }
 
-/* As above, reading no result from @n on where @i is not aligned. */
-INLINE __m256i load_some_results(const void *reduced, size_t i, size_t n, unsigned int width,
-				 __m256i zero)
-{
-	uint8_t copy[32] = { 0 };
-
-	if (i % 8 == 0)
-		return load_results(reduced, i, width, zero);
-	memcpy(copy, (const uint8_t *)reduced + i * width, (n - i) * width);
-	return load_results(copy, 0, width, zero);
-}
-
 /* Exact, or infinite; adding +0 to the product makes -0 into +0. */
 INLINE __m256 dequantise(__m256i v, __m256 scale)
 {
@@ -476,7 +464,8 @@ INLINE __m128i narrow_to_f16(__m256 x)
 	return _mm_andnot_si128(_mm_cmpeq_epi16(h, _mm_set1_epi16(-32768)), h);
 }
 
-INLINE __m128i narrow_floats(__m256 x, enum optinc_dtype dtype)
+/* A byte is exact in the eight bits of bfloat16; more is rounded half to even. */
+INLINE __m128i narrow_floats(__m256 x, enum optinc_dtype dtype, unsigned int width)
 {
 	const __m256i order = _mm256_setr_epi8(2, 3, 6, 7, 10, 11, 14, 15, -1, -1, -1, -1, -1, -1,
 					       -1, -1, 2, 3, 6, 7, 10, 11, 14, 15, -1, -1, -1, -1,
@@ -485,13 +474,16 @@ INLINE __m128i narrow_floats(__m256 x, enum optinc_dtype dtype)
 
 	if (dtype == OPTINC_F16)
 		return narrow_to_f16(x);
-	odd = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
-	u = _mm256_add_epi32(_mm256_add_epi32(u, odd), _mm256_set1_epi32(0x7fff));
+	if (width > 1) {
+		odd = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
+		u = _mm256_add_epi32(_mm256_add_epi32(u, odd), _mm256_set1_epi32(0x7fff));
+	}
 	u = _mm256_shuffle_epi8(u, order);
 	return _mm256_castsi256_si128(_mm256_permute4x64_epi64(u, 0x08));
 }
 
-INLINE void store_some_floats(void *dst, size_t i, size_t n, __m256 x, enum optinc_dtype dtype)
+INLINE void store_some_floats(void *dst, size_t i, size_t n, __m256 x, enum optinc_dtype dtype,
+			      unsigned int width)
 {
 	uint16_t copy[8];
 
@@ -499,36 +491,54 @@ INLINE void store_some_floats(void *dst, size_t i, size_t n, __m256 x, enum opti
 		_mm256_maskstore_ps((float *)dst + i, lanes_mask(n - i), x);
 		return;
 	}
-	_mm_storeu_si128((void *)copy, narrow_floats(x, dtype));
+	_mm_storeu_si128((void *)copy, narrow_floats(x, dtype, width));
 	for (size_t k = 0; k < n - i; k++)
 		((uint16_t *)dst)[i + k] = copy[k];
 }
 
-INLINE void store_floats(void *dst, size_t i, __m256 x, enum optinc_dtype dtype, bool stream)
+INLINE void store_floats(void *dst, size_t i, __m256 x, enum optinc_dtype dtype,
+			 unsigned int width, bool stream)
 {
 	if (dtype != OPTINC_F32)
-		_mm_storeu_si128((void *)((uint16_t *)dst + i), narrow_floats(x, dtype));
+		_mm_storeu_si128((void *)((uint16_t *)dst + i), narrow_floats(x, dtype, width));
 	else if (stream)
 		_mm256_stream_ps((float *)dst + i, x);
 	else
 		_mm256_storeu_ps((float *)dst + i, x);
 }
 
-INLINE void decode_block(void *dst, const void *reduced, size_t at, size_t n, float scale,
+/* At most a block. */
+INLINE void decode_block(void *dst, const void *reduced, size_t n, float scale,
 			 enum optinc_dtype dtype, unsigned int width, uint32_t offset,
 			 unsigned int parity, bool stream)
 {
-	const __m256 scales = alternate(scale, parity + at);
+	const __m256 scales = alternate(scale, parity);
 	const __m256i zero = _mm256_set1_epi32(offset);
 	size_t i;
 
-	for (i = at; i + 8 <= n; i += 8)
+	for (i = 0; i + 8 <= n; i += 8)
 		store_floats(dst, i, dequantise(load_results(reduced, i, width, zero), scales),
-			     dtype, stream);
+			     dtype, width, stream);
 	if (i < n)
 		store_some_floats(dst, i, n,
-				  dequantise(load_some_results(reduced, i, n, width, zero), scales),
-				  dtype);
+				  dequantise(load_results(reduced, i, width, zero), scales),
+				  dtype, width);
+}
+
+/* Elements of @reduced from @at on, one block of exponent @s, to @dst. */
+INLINE void decode_any_block(void *dst, const void *reduced, size_t at, size_t n, uint8_t s,
+			     enum optinc_dtype dtype, unsigned int width, uint32_t offset,
+			     unsigned int parity, bool stream)
+{
+	const void *from = (const uint8_t *)reduced + at * width;
+
+	if (!exp_is_scale(s))
+		fill_result(dst, n, dtype, s);
+	else if (n == OPTINC_BLOCK)
+		decode_block(dst, from, OPTINC_BLOCK, decode_scale(s), dtype, width, offset, parity,
+			     stream);
+	else
+		decode_block(dst, from, n, decode_scale(s), dtype, width, offset, parity, stream);
 }
 
 INLINE void decode_floats(void *dst, const void *reduced, const uint8_t *exp, size_t n,
@@ -537,53 +547,97 @@ INLINE void decode_floats(void *dst, const void *reduced, const uint8_t *exp, si
 {
 	size_t size = dtype == OPTINC_F32 ? 4 : 2;
 
-	for (size_t at = 0; at < n; at += OPTINC_BLOCK, exp++) {
-		size_t len = block_len(n, at), head = 0;
-		float scale = decode_scale(*exp);
-
-		if (!exp_is_scale(*exp)) {
-			fill_result((uint8_t *)dst + at * size, len, dtype, *exp);
-			continue;
-		}
-		if (stream)
-			head = stream_head((float *)dst + at, len);
-		if (head)
-			decode_block(dst, reduced, at, at + head, scale, dtype, width, offset,
-				     parity, false);
-		decode_block(dst, reduced, at + head, at + len, scale, dtype, width, offset,
-			     parity, stream);
-	}
-	if (stream)
-		_mm_sfence();
+	for (size_t at = 0; at < n; at += OPTINC_BLOCK, exp++)
+		decode_any_block((uint8_t *)dst + at * size, reduced, at, block_len(n, at), *exp,
+				 dtype, width, offset, parity, stream);
 }
 
-#define DECODE(dtype, width, stream) \
-	decode_floats(dst, reduced, exp, n, dtype, width, offset, parity, stream)
+INLINE void stream_lines(float *dst, const float *src, size_t n)
+{
+	for (size_t i = 0; i < n; i += 8)
+		_mm256_stream_ps(dst + i, _mm256_load_ps(src + i));
+}
+
+/*
+ * More than a block to an address that lies @phase elements into its cache line:
+ * what does not fill a line yet waits in @lines for the next block, so that
+ * every line but the first and the last is written whole. @lines is aligned so
+ * that no page ends in it: a vector stored across one costs 100 ns.
+ */
+INLINE void decode_shifted(float *dst, const void *reduced, const uint8_t *exp, size_t n,
+			   size_t phase, unsigned int width, uint32_t offset, unsigned int parity)
+{
+	float lines[LINE_FLOATS + OPTINC_BLOCK] __attribute__((aligned(2048)));
+	size_t left = 0;
+
+	for (size_t at = 0; at < n; at += OPTINC_BLOCK, exp++) {
+		size_t from = at ? 0 : LINE_FLOATS, len = block_len(n, at);
+		size_t end = phase + len;
+
+		decode_any_block(lines + phase, reduced, at, len, *exp, OPTINC_F32, width, offset,
+				 parity, false);
+		if (at == 0)
+			memcpy(dst, lines + phase, (LINE_FLOATS - phase) * sizeof(*dst));
+		left = end % LINE_FLOATS;
+		stream_lines(dst + at + from - phase, lines + from, end - left - from);
+		memmove(lines, lines + end - left, left * sizeof(*dst));
+	}
+	memcpy(dst + n - left, lines, left * sizeof(*dst));
+}
+
+INLINE void decode_lines(float *dst, const void *reduced, const uint8_t *exp, size_t n,
+			 unsigned int width, uint32_t offset, unsigned int parity)
+{
+	size_t phase = (uintptr_t)dst / sizeof(*dst) % LINE_FLOATS;
+
+	if (phase)
+		decode_shifted(dst, reduced, exp, n, phase, width, offset, parity);
+	else
+		decode_floats(dst, reduced, exp, n, OPTINC_F32, width, offset, parity, true);
+}
+
+/* Apart, as its large frame would slow short requests down. */
+TARGET static __attribute__((noinline)) void decode_stream(void *dst, const void *reduced,
+							   const uint8_t *exp, size_t n,
+							   unsigned int width, uint32_t offset,
+							   unsigned int parity)
+{
+	if (width == 1)
+		decode_lines(dst, reduced, exp, n, 1, offset, parity);
+	else if (width == 2)
+		decode_lines(dst, reduced, exp, n, 2, offset, parity);
+	else
+		decode_lines(dst, reduced, exp, n, 4, offset, parity);
+	_mm_sfence();
+}
+
+#define DECODE(dtype, width) \
+	decode_floats(dst, reduced, exp, n, dtype, width, offset, parity, false)
 
 INLINE void decode_any_floats(void *dst, const void *reduced, const uint8_t *exp, size_t n,
 			      enum optinc_dtype dtype, unsigned int width, uint32_t offset,
-			      unsigned int parity, bool stream)
+			      unsigned int parity)
 {
 	if (dtype == OPTINC_F16)
-		DECODE(OPTINC_F16, width, false);
+		DECODE(OPTINC_F16, width);
 	else if (dtype == OPTINC_BF16)
-		DECODE(OPTINC_BF16, width, false);
-	else if (stream)
-		DECODE(OPTINC_F32, width, true);
+		DECODE(OPTINC_BF16, width);
 	else
-		DECODE(OPTINC_F32, width, false);
+		DECODE(OPTINC_F32, width);
 }
 
 TARGET static void decode_any_width(void *dst, const void *reduced, const uint8_t *exp, size_t n,
 				    enum optinc_dtype dtype, unsigned int width, uint32_t offset,
 				    unsigned int parity, bool stream)
 {
-	if (width == 1)
-		decode_any_floats(dst, reduced, exp, n, dtype, 1, offset, parity, stream);
+	if (stream && dtype == OPTINC_F32 && n > OPTINC_BLOCK)
+		decode_stream(dst, reduced, exp, n, width, offset, parity);
+	else if (width == 1)
+		decode_any_floats(dst, reduced, exp, n, dtype, 1, offset, parity);
 	else if (width == 2)
-		decode_any_floats(dst, reduced, exp, n, dtype, 2, offset, parity, stream);
+		decode_any_floats(dst, reduced, exp, n, dtype, 2, offset, parity);
 	else
-		decode_any_floats(dst, reduced, exp, n, dtype, 4, offset, parity, stream);
+		decode_any_floats(dst, reduced, exp, n, dtype, 4, offset, parity);
 }
 
 /* Integers keep their width: 32 bytes at a time, less the offset, odd ones negated. */

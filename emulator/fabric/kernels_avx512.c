@@ -65,18 +65,20 @@ INLINE __m256i max_magnitudes16(__m256i max, __m256i v)
  */
 TARGET static uint32_t max_magnitude32(const float *src, size_t n)
 {
-	__m256i m[4] = { _mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256(),
-			 _mm256_setzero_si256() };
+	__m256i m0 = _mm256_setzero_si256(), m1 = m0, m2 = m0, m3 = m0;
 	size_t i;
 
-	for (i = 0; i + 32 <= n; i += 32)
-		for (int k = 0; k < 4; k++)
-			m[k] = max_magnitudes32(m[k], load256(src + i + 8 * k));
+	for (i = 0; i + 32 <= n; i += 32) {
+		m0 = max_magnitudes32(m0, load256(src + i));
+		m1 = max_magnitudes32(m1, load256(src + i + 8));
+		m2 = max_magnitudes32(m2, load256(src + i + 16));
+		m3 = max_magnitudes32(m3, load256(src + i + 24));
+	}
 	for (; i < n; i += 8)
-		m[0] = max_magnitudes32(m[0],
-					_mm256_maskz_loadu_epi32(lanes_mask(i, n, 8), src + i));
-	m[0] = _mm256_max_epu32(_mm256_max_epu32(m[0], m[1]), _mm256_max_epu32(m[2], m[3]));
-	return _mm512_reduce_max_epu32(_mm512_zextsi256_si512(m[0]));
+		m0 = max_magnitudes32(m0,
+				      _mm256_maskz_loadu_epi32(lanes_mask(i, n, 8), src + i));
+	m0 = _mm256_max_epu32(_mm256_max_epu32(m0, m1), _mm256_max_epu32(m2, m3));
+	return _mm512_reduce_max_epu32(_mm512_zextsi256_si512(m0));
 }
 
 TARGET static uint32_t max_magnitude16(const uint16_t *src, size_t n)
@@ -439,21 +441,6 @@ INLINE __m512i load_results(const void *reduced, size_t i, unsigned int width, _
 	return _mm512_sub_epi32(v, zero);
 }
 
-INLINE __m512i load_some_results(const void *reduced, size_t i, unsigned int width, __m512i zero,
-				 __mmask16 mask)
-{
-	const void *p = (const uint8_t *)reduced + i * width;
-	__m512i v;
-
-	if (width == 1)
-		v = _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(mask, p));
-	else if (width == 2)
-		v = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, p));
-	else
-		v = _mm512_maskz_loadu_epi32(mask, p);
-	return _mm512_sub_epi32(v, zero);
-}
-
 /* Exact, or infinite; adding +0 to the product makes -0 into +0. */
 INLINE __m512 dequantise(__m512i v, __m512 scale)
 {
@@ -469,54 +456,72 @@ INLINE __m256i narrow_to_f16(__m512 x)
 	return _mm256_maskz_mov_epi16(_mm256_cmpneq_epi16_mask(h, _mm256_set1_epi16(-32768)), h);
 }
 
-INLINE __m256i narrow_floats(__m512 x, enum optinc_dtype dtype)
+/* A byte is exact in the eight bits of bfloat16; more is rounded half to even. */
+INLINE __m256i narrow_floats(__m512 x, enum optinc_dtype dtype, unsigned int width)
 {
 	__m512i u = _mm512_castps_si512(x), odd;
 
 	if (dtype == OPTINC_F16)
 		return narrow_to_f16(x);
-	odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
-	u = _mm512_add_epi32(_mm512_add_epi32(u, odd), _mm512_set1_epi32(0x7fff));
+	if (width > 1) {
+		odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
+		u = _mm512_add_epi32(_mm512_add_epi32(u, odd), _mm512_set1_epi32(0x7fff));
+	}
 	return _mm512_cvtepi32_epi16(_mm512_srli_epi32(u, 16));
 }
 
 INLINE void store_some_floats(void *dst, size_t i, __m512 x, enum optinc_dtype dtype,
-			      __mmask16 mask)
+			      unsigned int width, __mmask16 mask)
 {
 	if (dtype == OPTINC_F32)
 		_mm512_mask_storeu_ps((float *)dst + i, mask, x);
 	else
-		_mm256_mask_storeu_epi16((uint16_t *)dst + i, mask, narrow_floats(x, dtype));
+		_mm256_mask_storeu_epi16((uint16_t *)dst + i, mask, narrow_floats(x, dtype, width));
 }
 
-INLINE void store_floats(void *dst, size_t i, __m512 x, enum optinc_dtype dtype, bool stream)
+INLINE void store_floats(void *dst, size_t i, __m512 x, enum optinc_dtype dtype,
+			 unsigned int width, bool stream)
 {
 	if (dtype != OPTINC_F32)
-		_mm256_storeu_si256((void *)((uint16_t *)dst + i), narrow_floats(x, dtype));
+		_mm256_storeu_si256((void *)((uint16_t *)dst + i), narrow_floats(x, dtype, width));
 	else if (stream)
 		_mm512_stream_ps((float *)dst + i, x);
 	else
 		_mm512_storeu_ps((float *)dst + i, x);
 }
 
-INLINE void decode_block(void *dst, const void *reduced, size_t at, size_t n, float scale,
+/* At most a block. */
+INLINE void decode_block(void *dst, const void *reduced, size_t n, float scale,
 			 enum optinc_dtype dtype, unsigned int width, uint32_t offset,
 			 unsigned int parity, bool stream)
 {
-	const __m512 scales = alternate(scale, parity + at);
+	const __m512 scales = alternate(scale, parity);
 	const __m512i zero = _mm512_set1_epi32(offset);
-	__mmask16 mask;
 	size_t i;
 
-	for (i = at; i + 16 <= n; i += 16)
+	for (i = 0; i + 16 <= n; i += 16)
 		store_floats(dst, i, dequantise(load_results(reduced, i, width, zero), scales),
-			     dtype, stream);
-	if (i == n)
-		return;
-	mask = lanes_mask(i, n, 16);
-	store_some_floats(dst, i,
-			  dequantise(load_some_results(reduced, i, width, zero, mask), scales),
-			  dtype, mask);
+			     dtype, width, stream);
+	if (i < n)
+		store_some_floats(dst, i,
+				  dequantise(load_results(reduced, i, width, zero), scales),
+				  dtype, width, lanes_mask(i, n, 16));
+}
+
+/* Elements of @reduced from @at on, one block of exponent @s, to @dst. */
+INLINE void decode_any_block(void *dst, const void *reduced, size_t at, size_t n, uint8_t s,
+			     enum optinc_dtype dtype, unsigned int width, uint32_t offset,
+			     unsigned int parity, bool stream)
+{
+	const void *from = (const uint8_t *)reduced + at * width;
+
+	if (!exp_is_scale(s))
+		fill_result(dst, n, dtype, s);
+	else if (n == OPTINC_BLOCK)
+		decode_block(dst, from, OPTINC_BLOCK, decode_scale(s), dtype, width, offset, parity,
+			     stream);
+	else
+		decode_block(dst, from, n, decode_scale(s), dtype, width, offset, parity, stream);
 }
 
 INLINE void decode_floats(void *dst, const void *reduced, const uint8_t *exp, size_t n,
@@ -525,53 +530,97 @@ INLINE void decode_floats(void *dst, const void *reduced, const uint8_t *exp, si
 {
 	size_t size = dtype == OPTINC_F32 ? 4 : 2;
 
-	for (size_t at = 0; at < n; at += OPTINC_BLOCK, exp++) {
-		size_t len = block_len(n, at), head = 0;
-		float scale = decode_scale(*exp);
-
-		if (!exp_is_scale(*exp)) {
-			fill_result((uint8_t *)dst + at * size, len, dtype, *exp);
-			continue;
-		}
-		if (stream)
-			head = stream_head((float *)dst + at, len);
-		if (head)
-			decode_block(dst, reduced, at, at + head, scale, dtype, width, offset,
-				     parity, false);
-		decode_block(dst, reduced, at + head, at + len, scale, dtype, width, offset,
-			     parity, stream);
-	}
-	if (stream)
-		_mm_sfence();
+	for (size_t at = 0; at < n; at += OPTINC_BLOCK, exp++)
+		decode_any_block((uint8_t *)dst + at * size, reduced, at, block_len(n, at), *exp,
+				 dtype, width, offset, parity, stream);
 }
 
-#define DECODE(dtype, width, stream) \
-	decode_floats(dst, reduced, exp, n, dtype, width, offset, parity, stream)
+INLINE void stream_lines(float *dst, const float *src, size_t n)
+{
+	for (size_t i = 0; i < n; i += 16)
+		_mm512_stream_ps(dst + i, _mm512_load_ps(src + i));
+}
+
+/*
+ * More than a block to an address that lies @phase elements into its cache line:
+ * what does not fill a line yet waits in @lines for the next block, so that
+ * every line but the first and the last is written whole. @lines is aligned so
+ * that no page ends in it: a vector stored across one costs 100 ns.
+ */
+INLINE void decode_shifted(float *dst, const void *reduced, const uint8_t *exp, size_t n,
+			   size_t phase, unsigned int width, uint32_t offset, unsigned int parity)
+{
+	float lines[LINE_FLOATS + OPTINC_BLOCK] __attribute__((aligned(2048)));
+	size_t left = 0;
+
+	for (size_t at = 0; at < n; at += OPTINC_BLOCK, exp++) {
+		size_t from = at ? 0 : LINE_FLOATS, len = block_len(n, at);
+		size_t end = phase + len;
+
+		decode_any_block(lines + phase, reduced, at, len, *exp, OPTINC_F32, width, offset,
+				 parity, false);
+		if (at == 0)
+			memcpy(dst, lines + phase, (LINE_FLOATS - phase) * sizeof(*dst));
+		left = end % LINE_FLOATS;
+		stream_lines(dst + at + from - phase, lines + from, end - left - from);
+		memmove(lines, lines + end - left, left * sizeof(*dst));
+	}
+	memcpy(dst + n - left, lines, left * sizeof(*dst));
+}
+
+INLINE void decode_lines(float *dst, const void *reduced, const uint8_t *exp, size_t n,
+			 unsigned int width, uint32_t offset, unsigned int parity)
+{
+	size_t phase = (uintptr_t)dst / sizeof(*dst) % LINE_FLOATS;
+
+	if (phase)
+		decode_shifted(dst, reduced, exp, n, phase, width, offset, parity);
+	else
+		decode_floats(dst, reduced, exp, n, OPTINC_F32, width, offset, parity, true);
+}
+
+/* Apart, as its large frame would slow short requests down. */
+TARGET static __attribute__((noinline)) void decode_stream(void *dst, const void *reduced,
+							   const uint8_t *exp, size_t n,
+							   unsigned int width, uint32_t offset,
+							   unsigned int parity)
+{
+	if (width == 1)
+		decode_lines(dst, reduced, exp, n, 1, offset, parity);
+	else if (width == 2)
+		decode_lines(dst, reduced, exp, n, 2, offset, parity);
+	else
+		decode_lines(dst, reduced, exp, n, 4, offset, parity);
+	_mm_sfence();
+}
+
+#define DECODE(dtype, width) \
+	decode_floats(dst, reduced, exp, n, dtype, width, offset, parity, false)
 
 INLINE void decode_any_floats(void *dst, const void *reduced, const uint8_t *exp, size_t n,
 			      enum optinc_dtype dtype, unsigned int width, uint32_t offset,
-			      unsigned int parity, bool stream)
+			      unsigned int parity)
 {
 	if (dtype == OPTINC_F16)
-		DECODE(OPTINC_F16, width, false);
+		DECODE(OPTINC_F16, width);
 	else if (dtype == OPTINC_BF16)
-		DECODE(OPTINC_BF16, width, false);
-	else if (stream)
-		DECODE(OPTINC_F32, width, true);
+		DECODE(OPTINC_BF16, width);
 	else
-		DECODE(OPTINC_F32, width, false);
+		DECODE(OPTINC_F32, width);
 }
 
 TARGET static void decode_any_width(void *dst, const void *reduced, const uint8_t *exp, size_t n,
 				    enum optinc_dtype dtype, unsigned int width, uint32_t offset,
 				    unsigned int parity, bool stream)
 {
-	if (width == 1)
-		decode_any_floats(dst, reduced, exp, n, dtype, 1, offset, parity, stream);
+	if (stream && dtype == OPTINC_F32 && n > OPTINC_BLOCK)
+		decode_stream(dst, reduced, exp, n, width, offset, parity);
+	else if (width == 1)
+		decode_any_floats(dst, reduced, exp, n, dtype, 1, offset, parity);
 	else if (width == 2)
-		decode_any_floats(dst, reduced, exp, n, dtype, 2, offset, parity, stream);
+		decode_any_floats(dst, reduced, exp, n, dtype, 2, offset, parity);
 	else
-		decode_any_floats(dst, reduced, exp, n, dtype, 4, offset, parity, stream);
+		decode_any_floats(dst, reduced, exp, n, dtype, 4, offset, parity);
 }
 
 static void decode_f16(void *dst, const void *reduced, const uint8_t *exp, size_t n,

@@ -26,6 +26,8 @@ extern const struct fabric_kernels fabric_kernels_c;
 
 #define ALWAYS_INLINE	inline __attribute__((always_inline))
 
+#define LINE_FLOATS	16	/* of one cache line */
+
 #define FABRIC_EXP_SMALLEST	1
 
 #define F32_NAN		0x7fc00000u
@@ -187,14 +189,6 @@ static inline void fill_result(void *dst, size_t n, enum optinc_dtype dtype, uin
 	else
 		for (size_t i = 0; i < n; i++)
 			((uint16_t *)dst)[i] = nan ? nan16 : 0;
-}
-
-/* Up to 15 elements before the first cache line that is written whole. */
-static ALWAYS_INLINE size_t stream_head(const float *dst, size_t len)
-{
-	size_t head = -((uintptr_t)dst / sizeof(*dst)) % 16;
-
-	return head < len ? head : len;
 }
 
 /*
