@@ -17,11 +17,6 @@
 #define SQ_BYTES	(EMU_ADMIN_ENTRIES * sizeof(struct optinc_admin_cmd))
 #define CQ_BYTES	(EMU_ADMIN_ENTRIES * sizeof(struct optinc_admin_cqe))
 
-static uint64_t dma(const void *pointer)
-{
-	return (uintptr_t)pointer;
-}
-
 static uint64_t deadline(const struct emu_dev *dev)
 {
 	return fabric_clock_ns() + dev->timeout_ms * NSEC_PER_MSEC;
@@ -57,8 +52,8 @@ static int enable(struct emu_dev *dev)
 	uint32_t entries = EMU_ADMIN_ENTRIES - 1;
 
 	card_write(dev->card, OPTINC_REG_ADMIN_SIZE, entries << 16 | entries);
-	write64(dev, OPTINC_REG_ADMIN_SQ_LO, dma(dev->admin.sq));
-	write64(dev, OPTINC_REG_ADMIN_CQ_LO, dma(dev->admin.cq));
+	write64(dev, OPTINC_REG_ADMIN_SQ_LO, emu_dma(dev->admin.sq));
+	write64(dev, OPTINC_REG_ADMIN_CQ_LO, emu_dma(dev->admin.cq));
 	card_write(dev->card, OPTINC_REG_CONTROL, OPTINC_CONTROL_ENABLE);
 	return await_status(dev, OPTINC_STATUS_READY, OPTINC_STATUS_READY);
 }
@@ -184,11 +179,22 @@ int emu_command(struct emu_dev *dev, struct optinc_admin_cmd *cmd, uint32_t *han
 	return to_errno(le16toh(admin->done.status) >> 1);
 }
 
+int emu_object_command(struct emu_dev *dev, uint8_t opcode, uint32_t handle)
+{
+	struct optinc_admin_cmd cmd = {
+		.opcode = opcode,
+		.ctx = htole32(dev->ctx),
+		.handle = htole32(handle),
+	};
+
+	return emu_command(dev, &cmd, NULL, NULL);
+}
+
 static int identify(struct emu_dev *dev)
 {
 	struct optinc_admin_cmd cmd = {
 		.opcode = OPTINC_ADMIN_IDENTIFY,
-		.addr = htole64(dma(dev->data)),
+		.addr = htole64(emu_dma(dev->data)),
 		.length = htole32(sizeof(dev->id)),
 	};
 	uint64_t written;

@@ -151,6 +151,13 @@ void emu_stop(struct emu_dev *dev);
 /* Runs one command; fills what of the completion is asked for. 0 or negative errno. */
 int emu_command(struct emu_dev *dev, struct optinc_admin_cmd *cmd, uint32_t *handle,
 		uint64_t *result);
+/* One that acts on an object of the context and has no more to say */
+int emu_object_command(struct emu_dev *dev, uint8_t opcode, uint32_t handle);
+static inline uint64_t emu_dma(const void *pointer)
+{
+	return (uintptr_t)pointer;
+}
+
 /* Completions of the admin queue: what is waited for, and events. */
 void emu_admin_drain(struct emu_dev *dev);
 
@@ -183,7 +190,7 @@ int emu_munmap(void *dev, void *addr, size_t length);
 void emu_unmap_all(struct emu_dev *dev);
 #define EMU_DOORBELL_OFFSET	(1ULL << 20)
 
-/* ioctl.c, calls.c */
+/* ioctl.c; info.c, regions.c, qps.c, groups.c: on a copy of the caller's structure */
 int emu_ioctl(void *dev, unsigned long cmd, void *arg);
 int emu_query(struct emu_dev *dev, void *arg);
 int emu_stats(struct emu_dev *dev, void *arg);

@@ -2,7 +2,7 @@
 /*
  * The ioctls' core: Documentation/uapi.rst sections 2 and 3, as the driver
  * has them. The caller's structure is copied in once and out once; handlers
- * in calls.c work on the copy.
+ * work on the copy.
  */
 #include <errno.h>
 #include <string.h>
