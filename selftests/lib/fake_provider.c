@@ -17,7 +17,8 @@
 #define DB_OFFSET	0x100000
 #define SQ_OFFSET(qp)	(0x200000 + 0x100000 * (uint64_t)(qp))
 #define CQ_OFFSET(qp)	(SQ_OFFSET(qp) + 0x80000)
-#define MR_BASE		0x100	/* handles and ids start at odd places, to be told apart */
+/* Handles and ids start at different places, to be told apart. */
+#define MR_BASE		0x100
 #define GROUP_BASE	0x1000
 #define QP_BASE		7
 
@@ -315,7 +316,10 @@ static int mr_reg(struct optinc_mr_reg *reg)
 		;
 	if (i == MAX_MRS || i >= fake.query.max_mrs)
 		return -ENOSPC;
-	mrs[i] = (struct fake_mr) { true, (uint8_t *)(uintptr_t)reg->addr, reg->length, reg->flags };
+	mrs[i].live = true;
+	mrs[i].addr = (uint8_t *)(uintptr_t)reg->addr;
+	mrs[i].length = reg->length;
+	mrs[i].flags = reg->flags;
 	reg->mr = fake.bad_handles ? 0 : MR_BASE + i;
 	fake.live_mrs++;
 	return 0;

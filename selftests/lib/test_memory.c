@@ -277,8 +277,9 @@ static void test_staging_used_up(void **state)
 	fake.mode = FAKE_HOLD;
 	fill(buffer, 2 * STAGED);
 	for (i = 0; i < 40; i++)
-		assert_int_equal(optinc_iallreduce(group, buffer + i * 64, other + i * n % (3 * STAGED),
-						   n, OPTINC_F32, OPTINC_MEAN, NULL, &r[i]), 0);
+		assert_int_equal(optinc_iallreduce(group, buffer + i * 64,
+						   other + i * n % (3 * STAGED), n, OPTINC_F32,
+						   OPTINC_MEAN, NULL, &r[i]), 0);
 	assert_true(fake.live_mrs > 1);
 	while (fake_complete(0, NULL))
 		;

@@ -46,9 +46,9 @@ static int teardown(void **state)
 	optinc_close(card);
 	if (fake.live_mrs || fake.live_qps || fake.live_groups || fake.live_maps ||
 	    fake.closes != fake.opens || fake.overruns) {
-		print_error("left: %u regions, %u queue pairs, %u groups, %u mappings; %u overruns\n",
-			    fake.live_mrs, fake.live_qps, fake.live_groups, fake.live_maps,
-			    fake.overruns);
+		print_error("left: %u regions, %u queue pairs, %u groups, %u mappings; "
+			    "%u overruns\n", fake.live_mrs, fake.live_qps, fake.live_groups,
+			    fake.live_maps, fake.overruns);
 		return -1;
 	}
 	return 0;
@@ -109,19 +109,26 @@ static const struct status_case status_cases[] = {
 	{ { .status = OPTINC_ST_MR_ACCESS }, -EACCES, false, "mr-access" },
 	{ { .status = OPTINC_ST_UNSUPPORTED }, -EOPNOTSUPP, false, "unsupported" },
 	{ { .status = OPTINC_ST_PEER_LOST, .peer = 2 }, -ECONNRESET, true, "rank 2 was lost" },
-	{ { .status = OPTINC_ST_PEER_LOST, .peer = 2 }, -ECONNRESET, true, "optinc_group_rejoin()" },
-	{ { .status = OPTINC_ST_TIMEOUT, .peer = 0 }, -ETIMEDOUT, true, "rank 0 did not come within 10000 ms" },
-	{ { .status = OPTINC_ST_MISMATCH, .peer = 0, .mismatch = OPTINC_DIFF_COUNT | OPTINC_DIFF_TAG },
+	{ { .status = OPTINC_ST_PEER_LOST, .peer = 2 }, -ECONNRESET, true,
+	  "optinc_group_rejoin()" },
+	{ { .status = OPTINC_ST_TIMEOUT, .peer = 0 }, -ETIMEDOUT, true,
+	  "rank 0 did not come within 10000 ms" },
+	{ { .status = OPTINC_ST_MISMATCH, .peer = 0,
+	    .mismatch = OPTINC_DIFF_COUNT | OPTINC_DIFF_TAG },
 	  -EPROTO, true, "rank 0 differs in count and tag:" },
 	{ { .status = OPTINC_ST_MISMATCH, .peer = 1, .mismatch = OPTINC_DIFF_DTYPE }, -EPROTO, true,
 	  "this rank (1) differs in dtype:" },
 	{ { .status = OPTINC_ST_MISMATCH, .peer = 2, .mismatch = 0x7f }, -EPROTO, true,
 	  "rank 2 differs in operation, count, dtype, reduction, tag, root and flags:" },
-	{ { .status = OPTINC_ST_MISMATCH, .peer = 2, .mismatch = 0x80 }, -EPROTO, true, "does not name" },
-	{ { .status = OPTINC_ST_EXPONENT_MISMATCH, .peer = 2 }, -EBADMSG, true, "optinc_exponent_max()" },
-	{ { .status = OPTINC_ST_ABORTED, .peer = 0 }, -ECONNABORTED, true, "rank 0 gave the group up" },
+	{ { .status = OPTINC_ST_MISMATCH, .peer = 2, .mismatch = 0x80 }, -EPROTO, true,
+	  "does not name" },
+	{ { .status = OPTINC_ST_EXPONENT_MISMATCH, .peer = 2 }, -EBADMSG, true,
+	  "optinc_exponent_max()" },
+	{ { .status = OPTINC_ST_ABORTED, .peer = 0 }, -ECONNABORTED, true,
+	  "rank 0 gave the group up" },
 	{ { .status = OPTINC_ST_LINK, .peer = 2 }, -ENOLINK, true, "lanes of rank 2" },
-	{ { .status = OPTINC_ST_EPOCH_ENDED, .peer = OPTINC_NO_RANK }, -ESTALE, true, "earlier request" },
+	{ { .status = OPTINC_ST_EPOCH_ENDED, .peer = OPTINC_NO_RANK }, -ESTALE, true,
+	  "earlier request" },
 	{ { .status = OPTINC_ST_RESET, .peer = OPTINC_NO_RANK }, -ENODEV, true, "open it again" },
 	{ { .status = OPTINC_ST_DMA, .peer = OPTINC_NO_RANK }, -EFAULT, true, "memory" },
 	{ { .status = OPTINC_ST_INTERNAL, .peer = OPTINC_NO_RANK }, -EIO, true, "internal error" },

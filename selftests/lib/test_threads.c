@@ -92,8 +92,8 @@ static void *blocking(void *arg)
 		options = (struct optinc_options) { .tag = w->id << 24 | i };
 		for (j = 0; j < 16; j++)
 			w->memory[j] = (float)((w->id * 16 + j + i) % 100);
-		ret = optinc_allreduce(w->group, w->memory, out, 16, OPTINC_F32, OPTINC_SUM, &options,
-				       &result);
+		ret = optinc_allreduce(w->group, w->memory, out, 16, OPTINC_F32, OPTINC_SUM,
+				       &options, &result);
 		note(w, ret, result.tag == options.tag && out[0] > 2.9f * w->memory[0] - 0.5f &&
 		     out[0] < 3.1f * w->memory[0] + 0.5f);
 	}
