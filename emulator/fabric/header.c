@@ -136,7 +136,6 @@ int header_check(struct fabric_channel *ch, struct fabric_request *rq)
 			extra_ns = h->extra_ns;
 	}
 	ch->port->counters.replays += replays;
-	rq->wire_ns = link_time_ns(rq, ch->join.nranks, ch->join.bits,
-				   (unsigned int)__builtin_popcount(lanes), replays, extra_ns);
+	rq->wire_ns = link_time_ns(ch, rq, lanes, replays, extra_ns);
 	return 0;
 }

@@ -67,6 +67,15 @@ struct peer {
 	uint8_t channel;
 };
 
+/* What a request's modelled time depends on, besides the group, and what it is. */
+struct link_time {
+	uint64_t count;
+	uint8_t opcode, flags, dtype, redop;
+	uint8_t lanes;
+	double codes_ns;		/* all but injected delay and replays */
+	double replay_ns;		/* of one chunk */
+};
+
 struct fabric_channel {
 	struct fabric_channel *next;	/* channels of the port in use */
 	struct fabric_port *port;
@@ -90,6 +99,7 @@ struct fabric_channel {
 
 	struct fabric_request *head, **tail;
 	struct progress now;
+	struct link_time time;		/* of the last request: the next is often like it */
 
 	uint32_t idle_polls;
 	uint64_t idle_since_ns;		/* 0: something moved since the last look */
@@ -192,9 +202,9 @@ struct link_draw {
 
 void link_draw(struct fabric_port *port, const struct fabric_request *rq, unsigned int bits,
 	       struct link_draw *draw);
-/* Modelled time of a request whose slowest rank has @lanes and needs @replays in all. */
-uint64_t link_time_ns(const struct fabric_request *rq, unsigned int nranks, unsigned int bits,
-		      unsigned int lanes, uint32_t replays, uint32_t extra_ns);
+/* Modelled time of the channel's request over the lanes of bitmap @lanes, with @replays by all ranks together. */
+uint64_t link_time_ns(struct fabric_channel *ch, const struct fabric_request *rq,
+		      uint8_t lanes, uint32_t replays, uint32_t extra_ns);
 /* Bytes of codes and exponents that @count elements of a request are on the lanes. */
 uint64_t link_tx_bytes(const struct fabric_request *rq, unsigned int rank, unsigned int bits,
 		       uint64_t count);

@@ -140,21 +140,39 @@ static double codes_ns(const struct fabric_request *rq, unsigned int nranks, uns
 	return start + chunk_ns(rq, nranks, bits, lanes, last) + 2 * PROPAGATION_NS + UNIT_NS;
 }
 
-uint64_t link_time_ns(const struct fabric_request *rq, unsigned int nranks, unsigned int bits,
-		      unsigned int lanes, uint32_t replays, uint32_t extra_ns)
+static double request_ns(const struct fabric_request *rq, unsigned int nranks, unsigned int bits,
+			 unsigned int lanes)
 {
-	uint64_t chunk = rq->count < CHUNK ? rq->count : CHUNK;
-	double ns = extra_ns;
-
 	if (!rq->count || rq->opcode == OPTINC_OP_BARRIER)
-		ns += side_ns(0);
-	else if (rq->opcode == OPTINC_OP_EXPONENT_MAX)
-		ns += side_ns(rq->count);
-	else
-		ns += codes_ns(rq, nranks, bits, lanes);
-	if (replays)
-		ns += replays * (LOSS_NS + chunk_ns(rq, nranks, bits, lanes, chunk));
-	return (uint64_t)ceil(ns);
+		return side_ns(0);
+	if (rq->opcode == OPTINC_OP_EXPONENT_MAX)
+		return side_ns(rq->count);
+	return codes_ns(rq, nranks, bits, lanes);
+}
+
+static bool same_time(const struct link_time *t, const struct fabric_request *rq, uint8_t lanes)
+{
+	return t->count == rq->count && t->opcode == rq->opcode && t->flags == rq->flags &&
+	       t->dtype == rq->dtype && t->redop == rq->redop && t->lanes == lanes;
+}
+
+uint64_t link_time_ns(struct fabric_channel *ch, const struct fabric_request *rq, uint8_t lanes,
+		      uint32_t replays, uint32_t extra_ns)
+{
+	struct link_time *t = &ch->time;
+
+	if (!same_time(t, rq, lanes)) {
+		unsigned int n = (unsigned int)__builtin_popcount(lanes);
+		uint64_t chunk = rq->count < CHUNK ? rq->count : CHUNK;
+
+		*t = (struct link_time){
+			.count = rq->count, .opcode = rq->opcode, .flags = rq->flags,
+			.dtype = rq->dtype, .redop = rq->redop, .lanes = lanes,
+			.codes_ns = request_ns(rq, ch->join.nranks, ch->join.bits, n),
+			.replay_ns = LOSS_NS + chunk_ns(rq, ch->join.nranks, ch->join.bits, n, chunk),
+		};
+	}
+	return (uint64_t)ceil(t->codes_ns + replays * t->replay_ns + extra_ns);
 }
 
 /* splitmix64: a well-mixed sequence from any seed */

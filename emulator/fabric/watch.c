@@ -97,7 +97,7 @@ void watch(struct fabric_channel *ch)
 	uint32_t missing = others & ~ch->seen;
 	uint64_t now;
 
-	if (ch->idle_polls++ % POLLS_BETWEEN_LOOKS && !ch->port->woken)
+	if (++ch->idle_polls % POLLS_BETWEEN_LOOKS && !ch->port->woken)
 		return;
 	if (any(ch, others, peer_gave_up))
 		return;
