@@ -27,6 +27,7 @@ struct fake_qp {
 	uint32_t sq_entries, cq_entries;
 	struct optinc_sqe *sq;
 	struct optinc_cqe *cq;
+	bool sq_mapped, cq_mapped;	/* then munmap() frees it */
 	uint32_t sq_head, cq_tail, cq_head;
 	int eventfd;
 	bool armed;
@@ -393,6 +394,10 @@ static int qp_destroy(const struct optinc_qp_destroy *destroy)
 		memmove(&pending[i], &pending[i + 1], (npending - i) * sizeof(pending[0]));
 	}
 	qps[id].live = false;
+	if (!qps[id].sq_mapped)
+		free(qps[id].sq);
+	if (!qps[id].cq_mapped)
+		free(qps[id].cq);
 	fake.live_qps--;
 	pthread_cond_broadcast(&moved);
 	return 0;
@@ -536,10 +541,14 @@ static void *fake_mmap(void *dev, size_t length, uint64_t offset)
 	if (offset == DB_OFFSET)
 		p = doorbell_page;
 	for (i = 0; i < MAX_QPS; i++) {
-		if (offset == SQ_OFFSET(i))
+		if (offset == SQ_OFFSET(i) && qps[i].live) {
 			p = qps[i].sq;
-		if (offset == CQ_OFFSET(i))
+			qps[i].sq_mapped = true;
+		}
+		if (offset == CQ_OFFSET(i) && qps[i].live) {
 			p = qps[i].cq;
+			qps[i].cq_mapped = true;
+		}
 	}
 	fake.live_maps += p != MAP_FAILED;
 	pthread_mutex_unlock(&lock);
