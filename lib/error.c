@@ -244,7 +244,10 @@ void explain_join(const struct optinc_group_params *params,
 		break;
 	case OPTINC_ST_MISMATCH:
 		if (wait->mismatch & OPTINC_DIFF_RANK) {
-			snprintf(text, size, "two processes claim %s", peer);
+			if (rank < 0)
+				snprintf(text, size, "two processes claim one rank");
+			else
+				snprintf(text, size, "two processes claim rank %d", rank);
 			break;
 		}
 		mismatch_names(wait->mismatch, true, what, sizeof(what));

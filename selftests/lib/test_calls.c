@@ -394,6 +394,8 @@ static const struct failed_join failed_joins[] = {
 	  "deadline: all ranks" },
 	{ FAILED(.status = OPTINC_ST_MISMATCH, .peer = 2, .mismatch = OPTINC_DIFF_RANK), -EPROTO,
 	  "two processes claim rank 2" },
+	{ FAILED(.status = OPTINC_ST_MISMATCH, .peer = 1, .mismatch = OPTINC_DIFF_RANK), -EPROTO,
+	  "two processes claim rank 1" },
 	{ FAILED(.status = OPTINC_ST_PEER_LOST, .peer = 2), -ECONNRESET, "rank 2 was lost" },
 	{ FAILED(.status = OPTINC_ST_ABORTED, .peer = 0), -ECONNABORTED, "rank 0 gave up" },
 	{ FAILED(.status = OPTINC_ST_LINK, .peer = 0), -ENOLINK, "lanes of rank 0" },
