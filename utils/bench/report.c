@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "bench.h"
 
@@ -103,7 +104,7 @@ static void print_devices(const struct bench *b, const struct device *devices)
 		const struct device *d = &devices[k];
 
 		printf("#  Rank %2u Pid %6u on %s: %s%s, %s\n", k, d->pid, d->host, d->model,
-		       d->emulated ? " (emulated)" : "", d->uri);
+		       d->emulated && !strstr(d->model, "emulated") ? " (emulated)" : "", d->uri);
 	}
 }
 
