@@ -252,7 +252,7 @@ static int raw_begin(struct fabric_channel *ch, struct fabric_request *rq, uint3
 	if (!src)
 		return -1;
 	if (bytes <= POST_INLINE)
-		memcpy(ch->ctl->post[step & 1].data, src, bytes);
+		memcpy(ch->draft.data, src, bytes);
 	else
 		memcpy(own_slot(ch, step)->codes, src, bytes);
 	return 0;

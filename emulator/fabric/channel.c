@@ -23,6 +23,21 @@
 
 #include "emulator/fabric/internal.h"
 
+#define POLLS_AT_ONCE	16
+
+static inline void cpu_pause(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield" ::: "memory");
+#endif
+}
+
+/*
+ * Peers that sleep are woken later, see wake_sleepers(): whether they do can
+ * only be told once the post is visible to all, which takes a while.
+ */
 static void post_step(struct fabric_channel *ch)
 {
 	uint32_t step = ch->step + 1;
@@ -31,8 +46,27 @@ static void post_step(struct fabric_channel *ch)
 	atomic_store_explicit(&ch->ctl->post[step & 1].word, word, memory_order_release);
 	ch->step = step;
 	ch->seen = 1u << ch->join.rank;
+	ch->unannounced = true;
 	channel_moved(ch);
+}
+
+/* Before waiting, and before a request ends: when there is time, or none later. */
+static void wake_sleepers(struct fabric_channel *ch)
+{
+	if (!ch->unannounced)
+		return;
+	ch->unannounced = false;
 	port_wake_peers(ch);
+}
+
+/* The line is written at once: peers poll it, and would take it in between. */
+static void post_first(struct fabric_channel *ch)
+{
+	struct shm_post *post = &ch->ctl->post[(ch->step + 1) & 1];
+
+	post->header = ch->draft.header;
+	memcpy(post->data, ch->draft.data, sizeof(post->data));
+	post_step(ch);
 }
 
 static bool all_posted(struct fabric_channel *ch)
@@ -50,6 +84,22 @@ static bool all_posted(struct fabric_channel *ch)
 		ch->seen |= 1u << r;
 	}
 	return true;
+}
+
+/* Peers are often about to post: a short look is cheaper than another round. */
+static bool all_posted_soon(struct fabric_channel *ch)
+{
+	if (all_posted(ch))
+		return true;
+	wake_sleepers(ch);
+	if (fabric_crowded(ch->port))
+		return false;
+	for (int i = 0; i < POLLS_AT_ONCE; i++) {
+		cpu_pause();
+		if (all_posted(ch))
+			return true;
+	}
+	return false;
 }
 
 static void complete(struct fabric_channel *ch, uint32_t status, unsigned int peer,
@@ -75,6 +125,7 @@ static void complete(struct fabric_channel *ch, uint32_t status, unsigned int pe
 	counters->nonfinite += rq->nonfinite;
 	counters->saturated += rq->saturated;
 	counters->wire_ns += rq->wire_ns;
+	wake_sleepers(ch);
 	rq->complete(rq);
 }
 
@@ -198,7 +249,7 @@ static bool start(struct fabric_channel *ch, struct fabric_request *rq)
 	rq->nonfinite = 0;
 	rq->saturated = 0;
 	rq->wire_ns = 0;
-	header_fill(ch, rq, &ch->ctl->post[step & 1].header);
+	header_fill(ch, rq, &ch->draft.header);
 	if (now->kind->begin) {
 		if (now->chunks)
 			count_traffic(ch, rq, 0);
@@ -211,7 +262,7 @@ static bool start(struct fabric_channel *ch, struct fabric_request *rq)
 		if (produce(ch, rq, 0, step))
 			return true;
 	}
-	post_step(ch);
+	post_first(ch);
 	now->stage = STAGE_HEADERS;
 	if (now->kind->lead)
 		prepare(ch, rq, 1, step + 1);
@@ -284,7 +335,7 @@ bool channel_step(struct fabric_channel *ch)
 		complete(ch, OPTINC_ST_SUCCESS, OPTINC_NO_RANK, 0);
 		return true;
 	}
-	if (!all_posted(ch)) {
+	if (!all_posted_soon(ch)) {
 		watch(ch);
 		return false;
 	}
@@ -328,9 +379,10 @@ int fabric_join(struct fabric_port *port, const struct fabric_join *join,
 	ret = segment_reserve(port->segment, port->index, (unsigned int)index);
 	if (ret)
 		return ret;
-	ch = calloc(1, sizeof(*ch));
+	ch = aligned_alloc(SEGMENT_LINE, sizeof(*ch));
 	if (!ch)
 		return -ENOMEM;
+	memset(ch, 0, sizeof(*ch));
 	ch->port = port;
 	ch->index = (unsigned int)index;
 	ch->ctl = &port->shm->channel[index];
@@ -384,10 +436,7 @@ static void leave(struct fabric_channel *ch, uint32_t told)
 	*p = ch->next;
 	port->channels_used &= ~(1u << ch->index);
 	free(ch);
-	port->crowd = 0;
-	for (ch = port->channels; ch; ch = ch->next)
-		if (ch->state == OPTINC_GROUP_READY && ch->join.nranks > port->crowd)
-			port->crowd = ch->join.nranks;
+	port_count_crowd(port);
 }
 
 void fabric_leave(struct fabric_channel *ch)

@@ -95,6 +95,8 @@ struct fabric_channel {
 
 	struct peer peer[OPTINC_MAX_RANKS];
 	uint32_t step;			/* last posted */
+	bool unannounced;		/* sleeping peers were not woken for it yet */
+	struct shm_post draft;		/* of a request's first post */
 	uint32_t seen;			/* ranks whose post of that step has been seen */
 
 	struct fabric_request *head, **tail;
@@ -113,8 +115,7 @@ struct fabric_port {
 	struct segment *segment;
 	unsigned int index;
 	unsigned int ports;
-	unsigned int cpus;
-	unsigned int crowd;		/* ranks of the largest group */
+	bool crowded;			/* a group has more ranks than processors */
 	struct shm_port *shm;
 	struct fabric_impairments impair;
 	const struct fabric_kernels *kernels;
@@ -136,6 +137,8 @@ struct fabric_port {
 void port_wake(struct shm_port *shm);
 void port_wake_peers(struct fabric_channel *ch);
 
+/* After a group became ready, or went. */
+void port_count_crowd(struct fabric_port *port);
 /* Bitmap of the lanes that carry light. */
 uint8_t port_lanes(const struct fabric_port *port);
 

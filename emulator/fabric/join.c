@@ -224,8 +224,7 @@ static void join_ready(struct fabric_channel *ch)
 	ch->state = OPTINC_GROUP_READY;
 	ch->seen = 1u << ch->join.rank;
 	channel_moved(ch);
-	if (ch->join.nranks > ch->port->crowd)
-		ch->port->crowd = ch->join.nranks;
+	port_count_crowd(ch->port);
 	port_wake_peers(ch);
 	ch->changed(ch->changed_arg);
 }

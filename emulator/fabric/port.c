@@ -24,13 +24,40 @@ uint64_t fabric_clock_ns(void)
 	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
 }
 
-static unsigned int usable_cpus(void)
+static void note_cpus(struct shm_port *shm)
 {
+	_Static_assert(sizeof(cpu_set_t) >= sizeof(shm->cpus), "the kernel tells as many");
 	cpu_set_t set;
 
 	if (sched_getaffinity(0, sizeof(set), &set))
-		return 1;
-	return (unsigned int)CPU_COUNT(&set);
+		memset(&set, 0xff, sizeof(set));
+	memcpy(shm->cpus, &set, sizeof(shm->cpus));
+}
+
+/* More ranks than processors that any of them may run on. */
+static bool is_crowded(const struct fabric_channel *ch)
+{
+	const struct shm_segment *shm = ch->port->segment->shm;
+	unsigned int cpus = 0;
+
+	for (int w = 0; w < FABRIC_CPU_WORDS; w++) {
+		uint64_t any = 0;
+
+		for (unsigned int r = 0; r < ch->join.nranks; r++)
+			any |= shm->port[ch->peer[r].port].cpus[w];
+		cpus += (unsigned int)__builtin_popcountll(any);
+	}
+	return ch->join.nranks > cpus;
+}
+
+void port_count_crowd(struct fabric_port *port)
+{
+	const struct fabric_channel *ch;
+
+	port->crowded = false;
+	for (ch = port->channels; ch; ch = ch->next)
+		if (ch->state == OPTINC_GROUP_READY)
+			port->crowded |= is_crowded(ch);
 }
 
 static bool name_is_valid(const char *name)
@@ -102,8 +129,8 @@ int fabric_attach(const struct fabric_config *config, struct fabric_port **resul
 	port->impair = config->impair;
 	/* Each port draws its own sequence from the one seed. */
 	port->random = config->impair.seed * 0x9e3779b97f4a7c15ull + config->port + 1;
-	port->cpus = usable_cpus();
 	port->shm = &port->segment->shm->port[config->port];
+	note_cpus(port->shm);
 	atomic_store(&port->shm->asleep, 0);
 	for (int i = 0; i < FABRIC_MAX_CHANNELS; i++)
 		atomic_store(&port->shm->channel[i].join.state, SHM_IDLE);
@@ -191,7 +218,7 @@ uint8_t port_lanes(const struct fabric_port *port)
 
 bool fabric_crowded(const struct fabric_port *port)
 {
-	return port->crowd > port->cpus;
+	return port->crowded;
 }
 
 void fabric_counters(const struct fabric_port *port, struct fabric_counters *counters)

@@ -25,6 +25,7 @@
 #define SHARE_BYTES		((CHUNK_BLOCKS / 3 + 1) * OPTINC_BLOCK * 4)
 #define SLOTS			4
 #define POST_INLINE		32
+#define FABRIC_CPU_WORDS	16	/* bitmap; processors beyond are not counted */
 
 /* What the ranks of a group must agree on, and what the lanes add. */
 struct shm_header {
@@ -93,6 +94,7 @@ struct shm_channel {
 struct shm_port {
 	alignas(SEGMENT_LINE) _Atomic uint32_t asleep;	/* futex; others clear it */
 	alignas(SEGMENT_LINE) _Atomic uint32_t pid;
+	uint64_t cpus[FABRIC_CPU_WORDS];	/* that it may run on */
 	struct shm_channel channel[FABRIC_MAX_CHANNELS];
 };
 
