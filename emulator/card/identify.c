@@ -17,7 +17,7 @@ static void serial(char *text, size_t size, const struct fabric_config *fabric)
 	const char *c;
 
 	if (strlen(fabric->name) <= 28) {
-		snprintf(text, size, "%s-%u", fabric->name, fabric->port % 100);
+		snprintf(text, size, "%.28s-%u", fabric->name, fabric->port % 100);
 		return;
 	}
 	for (c = fabric->name; *c; c++)
