@@ -163,6 +163,8 @@ void channel_flush(struct fabric_channel *ch, uint32_t status, unsigned int peer
 
 /* watch.c: called when nothing moved: is a peer gone, did one give up, is it late? */
 void watch(struct fabric_channel *ch);
+/* Has a peer given up? Cheap. The channel has failed if so. */
+bool watch_gave_up(struct fabric_channel *ch);
 /* Has a peer given up or died? The channel has failed if so. */
 bool watch_peers(struct fabric_channel *ch);
 /* Is every peer still of the group that was joined? Data read before is good if so. */

@@ -247,35 +247,54 @@ static void wake_everyone(struct fabric_channel *ch)
 			port_wake(&shm->port[p]);
 }
 
+/*
+ * Ranks that time out withdraw, all at about the same time. What is seen after
+ * the deadline therefore does not count: it would name those who were here.
+ */
+static bool look_in_time(struct fabric_channel *ch)
+{
+	uint32_t joined = ch->joined;
+
+	if (fabric_clock_ns() < ch->join_deadline_ns) {
+		look_around(ch);
+		if (fabric_clock_ns() < ch->join_deadline_ns)
+			return true;
+	}
+	ch->joined = joined;
+	return false;
+}
+
+static bool try_bind(struct fabric_channel *ch)
+{
+	if (!everyone_here(ch)) {
+		unbind(ch);
+		return false;
+	}
+	if (bind(ch))
+		wake_everyone(ch);
+	if (!all_bound_alike(ch))
+		return false;
+	join_ready(ch);
+	return true;
+}
+
 bool join_step(struct fabric_channel *ch)
 {
 	uint64_t now = fabric_clock_ns();
 
+	if (ch->refuse_ns && now >= ch->refuse_ns) {
+		join_failed(ch, OPTINC_ST_MISMATCH, ch->peer_rank, ch->mismatch);
+		return true;
+	}
 	if (now < ch->join_scan_ns && !ch->port->woken)
 		return false;
 	ch->join_scan_ns = now + SCAN_INTERVAL_NS;
-	look_around(ch);
-	if (ch->refuse_ns) {
-		if (now >= ch->refuse_ns) {
-			join_failed(ch, OPTINC_ST_MISMATCH, ch->peer_rank, ch->mismatch);
-			return true;
-		}
-	} else if (everyone_here(ch)) {
-		if (bind(ch))
-			wake_everyone(ch);
-		if (all_bound_alike(ch)) {
-			join_ready(ch);
-			return true;
-		}
-	} else {
-		unbind(ch);
-	}
-	if (now >= ch->join_deadline_ns) {
-		join_failed(ch, OPTINC_ST_TIMEOUT,
-			    (unsigned int)__builtin_ctz(~ch->joined), 0);
-		return true;
-	}
-	return false;
+	if (look_in_time(ch))
+		return try_bind(ch);
+	if (ch->refuse_ns)
+		return false;
+	join_failed(ch, OPTINC_ST_TIMEOUT, (unsigned int)__builtin_ctz(~ch->joined), 0);
+	return true;
 }
 
 void join_offer(struct fabric_channel *ch)

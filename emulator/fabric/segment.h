@@ -87,7 +87,7 @@ struct shm_join {
 struct shm_channel {
 	alignas(SEGMENT_LINE) struct shm_join join;
 	alignas(SEGMENT_LINE) _Atomic uint64_t abort;	/* generation << 32 | why */
-	_Atomic uint64_t finished;	/* generation << 32 | step: peers' slots are read */
+	alignas(SEGMENT_LINE) _Atomic uint64_t finished; /* ... | step: peers' slots are read */
 	struct shm_post post[2];
 };
 

@@ -86,6 +86,11 @@ static uint32_t other_ranks(const struct fabric_channel *ch)
 	return ((1u << ch->join.nranks) - 1) & ~(1u << ch->join.rank);
 }
 
+bool watch_gave_up(struct fabric_channel *ch)
+{
+	return any(ch, other_ranks(ch), peer_gave_up);
+}
+
 bool watch_peers(struct fabric_channel *ch)
 {
 	return any(ch, other_ranks(ch), peer_gave_up) || any(ch, other_ranks(ch), peer_died);

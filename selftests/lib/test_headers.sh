@@ -49,7 +49,8 @@ ok $? "what the header declares is what the library exports"
 [ "$(nm -D --defined-only "$prefix/lib/optinc/liboptinc-emu.so" | awk '{ print $3 }' | sort)" = optinc_provider ]
 ok $? "liboptinc-emu.so exports the provider only"
 
-! grep -nE 'FEAT_EMULATED|"emu|"card:|"pci:' lib/*.c | grep -vE '^lib/provider(_kernel)?\.c:'
+! grep -nE 'FEAT_EMULATED|->scheme|"emu[:"]|"pci:|"card[:"]' lib/*.c |
+	grep -vE '^lib/(provider|provider_kernel|enumerate)\.c:|"card: NULL"'
 ok $? "above the provider seam nothing asks which provider it has"
 
 awk '/^```c$/ { code = 1; next } /^```$/ { code = 0 } code' README.md >"$tmp/example.c"
