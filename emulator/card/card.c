@@ -9,13 +9,13 @@
 
 #include "emulator/card/internal.h"
 
-uint32_t card_handle(struct card *card, uint32_t slot, unsigned int slots)
+uint32_t card_handle(struct card *card, uint32_t slot)
 {
 	uint32_t handle;
 
 	do {
-		handle = ++card->handles * slots + slot;
-	} while (handle < slots);
+		handle = ++card->handles * CARD_HANDLE_SLOTS + slot;
+	} while (handle < CARD_HANDLE_SLOTS);
 	return handle;
 }
 

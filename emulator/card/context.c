@@ -9,9 +9,11 @@
 
 struct card_context *card_context_find(struct card *card, uint32_t handle)
 {
-	struct card_context *ctx = &card->contexts[handle % CARD_CONTEXTS];
+	uint32_t slot = handle % CARD_HANDLE_SLOTS;
 
-	return handle && ctx->handle == handle ? ctx : NULL;
+	if (!handle || slot >= CARD_CONTEXTS || card->contexts[slot].handle != handle)
+		return NULL;
+	return &card->contexts[slot];
 }
 
 static struct card_context *find_free(struct card *card)
@@ -65,7 +67,7 @@ uint16_t card_context_create(struct card *card, struct card_context *ctx,
 	if (!make_regions(ctx))
 		return OPTINC_AST_NO_MEMORY;
 	ctx->page = (uint16_t)page;
-	ctx->handle = card_handle(card, (uint32_t)(ctx - card->contexts), CARD_CONTEXTS);
+	ctx->handle = card_handle(card, (uint32_t)(ctx - card->contexts));
 	result->handle = ctx->handle;
 	return OPTINC_AST_SUCCESS;
 }

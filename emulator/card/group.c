@@ -16,9 +16,13 @@ _Static_assert(sizeof(struct optinc_hw_group_state) == 32, "as specified");
 struct card_group *card_group_find(struct card *card, const struct card_context *ctx,
 				   uint32_t handle)
 {
-	struct card_group *group = &card->groups[handle % CARD_GROUPS];
+	uint32_t slot = handle % CARD_HANDLE_SLOTS;
+	struct card_group *group;
 
-	return handle && group->handle == handle && group->ctx == ctx ? group : NULL;
+	if (!handle || slot >= CARD_GROUPS)
+		return NULL;
+	group = &card->groups[slot];
+	return group->handle == handle && group->ctx == ctx ? group : NULL;
 }
 
 static struct card_group *find_free(struct card *card)
@@ -143,7 +147,7 @@ uint16_t card_group_join(struct card *card, struct card_context *ctx,
 	status = admin_status(offer(group, &join));
 	if (status)
 		return status;
-	group->handle = card_handle(card, (uint32_t)(group - card->groups), CARD_GROUPS);
+	group->handle = card_handle(card, (uint32_t)(group - card->groups));
 	result->handle = group->handle;
 	return OPTINC_AST_SUCCESS;
 }

@@ -33,6 +33,7 @@
 #define CARD_TIMEOUT		50	/* of handshakes, 100 ms */
 #define CARD_FIRMWARE		0x00000100	/* 0.1.0 */
 #define CARD_RING_ALIGN		4096
+#define CARD_HANDLE_SLOTS	1024	/* of contexts, regions and groups, at most */
 #define CARD_BURST		16	/* entries of a queue pair's turn, 9.6 */
 
 #define CARD_DTYPES		((1U << OPTINC_DTYPES) - 1)
@@ -215,10 +216,10 @@ struct admin_result {
 /* card.c */
 /*
  * A new handle: the slot in the low bits and above it a number that the card
- * gives out once in a long time, never 0. So a stale handle, another
+ * gives out once in four million times, never 0. So a stale handle, another
  * context's or one of another kind names nothing, rather than something else.
  */
-uint32_t card_handle(struct card *card, uint32_t slot, unsigned int slots);
+uint32_t card_handle(struct card *card, uint32_t slot);
 void card_teardown(struct card *card);
 
 /* regs.c */

@@ -10,11 +10,13 @@
 
 _Static_assert(sizeof(struct optinc_hw_segment) == 16, "as specified");
 
+_Static_assert(CARD_CONTEXT_MRS == CARD_HANDLE_SLOTS, "each slot of a handle has a region");
+
 #define LIST_PIECE	256	/* entries of the list read at a time */
 
 struct card_mr *card_mr_find(const struct card_context *ctx, uint32_t handle)
 {
-	struct card_mr *mr = &ctx->mrs[handle % CARD_CONTEXT_MRS];
+	struct card_mr *mr = &ctx->mrs[handle % CARD_HANDLE_SLOTS];
 
 	return handle && mr->handle == handle ? mr : NULL;
 }
@@ -146,7 +148,7 @@ uint16_t card_mr_reg(struct card *card, struct card_context *ctx,
 	trim(&list);
 
 	ctx->free_mrs = mr->next;
-	mr->handle = card_handle(card, (uint32_t)(mr - ctx->mrs), CARD_CONTEXT_MRS);
+	mr->handle = card_handle(card, (uint32_t)(mr - ctx->mrs));
 	mr->busy = 0;
 	mr->writable = le32toh(cmd->mr_reg.access) & OPTINC_MR_WRITE;
 	mr->length = list.length;
