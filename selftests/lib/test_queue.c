@@ -448,8 +448,11 @@ static void test_full_queue(void **state)
 	(void)state;
 	assert_int_equal(fake.create.sq_entries, 1024);
 	assert_int_equal(fake.create.cq_entries, 1024);
-	fake.mode = FAKE_HOLD;
 	for (round = 0; round < 5; round++) {
+		/* Taken, but the card has not been told: no room of its own. */
+		fake.mode = FAKE_AT_ONCE;
+		assert_int_equal(optinc_barrier(large, NULL, NULL), 0);
+		fake.mode = FAKE_HOLD;
 		for (i = 0; i < 1024; i++)
 			r[i] = start_in(large, i);
 		while (fake_complete(0, NULL))

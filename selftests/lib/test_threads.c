@@ -117,6 +117,35 @@ static void test_blocking_asleep(void **state)
 	assert_true(fake.waits > 0);
 }
 
+/* More threads than the group has requests: all get their turn. */
+static void *crowd(void *arg)
+{
+	unsigned int i;
+	int ret = 0;
+
+	for (i = 0; i < 300 && !ret; i++)
+		ret = optinc_barrier(arg, NULL, NULL);
+	return (void *)(intptr_t)ret;
+}
+
+static void test_crowd(void **state)
+{
+	struct optinc_group *small = fake_join(card, 2);
+	pthread_t threads[12];
+	void *error;
+	unsigned int i;
+
+	(void)state;
+	fake.mode = FAKE_ON_RELAX;
+	for (i = 0; i < 12; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, crowd, small), 0);
+	for (i = 0; i < 12; i++) {
+		pthread_join(threads[i], &error);
+		assert_null(error);
+	}
+	optinc_group_leave(small);
+}
+
 static void *nonblocking(void *arg)
 {
 	struct worker *w = arg;
@@ -344,6 +373,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_blocking),
 		TEST(test_blocking_asleep),
+		TEST(test_crowd),
 		TEST(test_nonblocking),
 		TEST(test_mixed),
 		TEST(test_groups_side_by_side),
