@@ -173,6 +173,7 @@ static uint32_t check_ranges(const struct card_context *ctx, const struct card_g
 		return status;
 	if (!overlap_is_allowed(&src, &dst, &exp))
 		return OPTINC_ST_INVALID_FIELD;
+	request->fabric.memory = card_mr_ops(src_align < dst_align ? dst_align : src_align);
 	request->src = src.mr;
 	request->dst = dst.mr;
 	request->exp = exp.mr;

@@ -254,7 +254,8 @@ uint16_t card_context_destroy(struct card *card, struct card_context *ctx,
 void card_context_end(struct card *card, struct card_context *ctx);
 
 /* mr.c */
-extern const struct fabric_memory_ops card_mr_ops;
+/* For requests whose largest element has so many bytes: 1, 2 or 4 */
+const struct fabric_memory_ops *card_mr_ops(unsigned int element);
 struct card_mr *card_mr_find(const struct card_context *ctx, uint32_t handle);
 uint16_t card_mr_reg(struct card *card, struct card_context *ctx,
 		     const struct optinc_admin_cmd *cmd, struct admin_result *result);

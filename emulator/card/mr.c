@@ -210,11 +210,17 @@ static bool may_access(const struct card_mr *mr, uint64_t offset, size_t length,
 	return card_mr_holds(mr, offset, length) && (mr->writable || !write) && !mr->card->quiet;
 }
 
-static void *mr_map(void *region, uint64_t offset, size_t length, bool write)
+/*
+ * Offsets are aligned to the elements, the host's memory to nothing. Where it
+ * is not, elements have no pointers to them, and the fabric copies.
+ */
+static inline void *mr_map(void *region, uint64_t offset, size_t length, bool write,
+			   unsigned int element)
 {
 	const struct card_mr *mr = region;
 	const struct card_segment *segment = mr->segment;
 	struct card *card = mr->card;
+	void *p;
 
 	if (!may_access(mr, offset, length, write) || !length)
 		return NULL;
@@ -223,7 +229,23 @@ static void *mr_map(void *region, uint64_t offset, size_t length, bool write)
 		if (length > segment[1].offset - offset)
 			return NULL;
 	}
-	return card->ops->map(card->host, segment->addr + (offset - segment->offset), length, write);
+	p = card->ops->map(card->host, segment->addr + (offset - segment->offset), length, write);
+	return ((uintptr_t)p ^ offset) & (element - 1) ? NULL : p;
+}
+
+static void *mr_map1(void *region, uint64_t offset, size_t length, bool write)
+{
+	return mr_map(region, offset, length, write, 1);
+}
+
+static void *mr_map2(void *region, uint64_t offset, size_t length, bool write)
+{
+	return mr_map(region, offset, length, write, 2);
+}
+
+static void *mr_map4(void *region, uint64_t offset, size_t length, bool write)
+{
+	return mr_map(region, offset, length, write, 4);
 }
 
 /* Calls @copy for the part of each segment that the range covers. */
@@ -274,8 +296,13 @@ static int mr_write(void *region, uint64_t offset, const void *buf, size_t lengt
 	return for_each_part(region, offset, (void *)(uintptr_t)buf, length, copy_to);
 }
 
-const struct fabric_memory_ops card_mr_ops = {
-	.map = mr_map,
-	.read = mr_read,
-	.write = mr_write,
-};
+const struct fabric_memory_ops *card_mr_ops(unsigned int element)
+{
+	static const struct fabric_memory_ops ops[] = {
+		{ mr_map1, mr_read, mr_write },
+		{ mr_map2, mr_read, mr_write },
+		{ mr_map4, mr_read, mr_write },
+	};
+
+	return &ops[element / 2];
+}

@@ -51,7 +51,7 @@ static struct card_qp *allocate(struct card *card, uint16_t entries)
 		struct card_request *request = &qp->requests[i];
 
 		request->qp = qp;
-		request->fabric.memory = &card_mr_ops;
+		request->fabric.memory = card_mr_ops(1);
 		request->fabric.complete = card_request_complete;
 		request->next = qp->free;
 		qp->free = request;
