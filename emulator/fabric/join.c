@@ -8,7 +8,8 @@
  * channel and generation. A group is ready for a rank when every rank's
  * record is bound and names the same set. A rank that withdraws in between
  * and offers again has a new generation, so nobody can be in a group with a
- * rank that is not in the same group with it.
+ * rank that is not in the same group with it. A record that is ready belongs
+ * to an epoch that has begun, perhaps long ago: it counts for those it names.
  *
  * All are compared with the founder, who offered first. A join that is refused
  * stays a moment before it fails, so that the others have time to see the same
@@ -45,7 +46,7 @@ static bool read_offer(const struct shm_channel *ctl, struct offer *offer)
 	const struct shm_join *shm = &ctl->join;
 
 	offer->state = atomic_load_explicit(&shm->state, memory_order_acquire);
-	if (offer->state != SHM_OFFER && offer->state != SHM_BOUND)
+	if (offer->state == SHM_IDLE)
 		return false;
 	offer->generation = atomic_load_explicit(&shm->generation, memory_order_acquire);
 	memcpy(offer->join.key, shm->key, sizeof(shm->key));
@@ -95,6 +96,27 @@ struct candidate {
 	uint8_t channel;
 };
 
+static bool names_us(const struct fabric_channel *ch, const struct offer *offer)
+{
+	const struct shm_peer *us = &offer->peer[ch->join.rank];
+
+	return us->generation == ch->generation && us->port == ch->port->index &&
+	       us->channel == ch->index;
+}
+
+/* Is it about the epoch that we are joining? */
+static bool concerns_us(const struct fabric_channel *ch, const struct candidate *found)
+{
+	const struct offer *offer = &found->offer;
+
+	if (memcmp(offer->join.key, ch->join.key, OPTINC_KEY_BYTES) ||
+	    offer->join.nranks > OPTINC_MAX_RANKS || offer->join.rank >= offer->join.nranks)
+		return false;
+	/* One that was ready with us counts even if it has left or died since. */
+	return offer->state == SHM_READY ? names_us(ch, offer) :
+					   segment_alive(ch->port->segment, found->port);
+}
+
 static bool earlier(const struct candidate *a, const struct candidate *b)
 {
 	if (a->offer.since_ns != b->offer.since_ns)
@@ -113,10 +135,7 @@ static unsigned int find_offers(struct fabric_channel *ch, struct candidate *lis
 			unsigned int i;
 
 			if (!read_offer(join_peer_channel(ch->port, p, c), &found.offer) ||
-			    memcmp(found.offer.join.key, ch->join.key, OPTINC_KEY_BYTES) ||
-			    found.offer.join.rank >= OPTINC_MAX_RANKS ||
-			    found.offer.join.rank >= found.offer.join.nranks ||
-			    !segment_alive(ch->port->segment, p))
+			    !concerns_us(ch, &found))
 				continue;
 			for (i = n++; i && earlier(&found, &list[i - 1]); i--)
 				list[i] = list[i - 1];
@@ -211,7 +230,7 @@ static bool all_bound_alike(const struct fabric_channel *ch)
 
 		if (r == ch->join.rank)
 			continue;
-		if (!read_offer(ch->peer[r].ctl, &offer) || offer.state != SHM_BOUND ||
+		if (!read_offer(ch->peer[r].ctl, &offer) || offer.state == SHM_OFFER ||
 		    offer.generation != ch->peer[r].generation ||
 		    memcmp(offer.peer, own, sizeof(offer.peer)))
 			return false;
@@ -221,6 +240,7 @@ static bool all_bound_alike(const struct fabric_channel *ch)
 
 static void join_ready(struct fabric_channel *ch)
 {
+	atomic_store_explicit(&ch->ctl->join.state, SHM_READY, memory_order_release);
 	ch->state = OPTINC_GROUP_READY;
 	ch->seen = 1u << ch->join.rank;
 	channel_moved(ch);
@@ -303,6 +323,7 @@ void join_offer(struct fabric_channel *ch)
 	struct shm_join *shm = &ctl->join;
 	uint64_t word;
 
+	atomic_store(&shm->state, SHM_IDLE);
 	ch->generation = atomic_load(&shm->generation) + 1;
 	word = (uint64_t)ch->generation << 32;
 	memcpy(shm->key, ch->join.key, sizeof(shm->key));
@@ -326,7 +347,9 @@ void join_offer(struct fabric_channel *ch)
 
 void join_withdraw(struct fabric_channel *ch)
 {
-	atomic_store(&ch->ctl->join.state, SHM_IDLE);
+	/* A ready record stays: others may still have to see that they are, too. */
+	if (atomic_load(&ch->ctl->join.state) != SHM_READY)
+		atomic_store(&ch->ctl->join.state, SHM_IDLE);
 }
 
 /* One rank of a channel's last group: can it still be reading our slots? */

@@ -205,6 +205,7 @@ void fabric_sleep(struct fabric_port *port, uint64_t timeout_ns, bool (*recheck)
 	ts = (struct timespec){ .tv_nsec = (long)timeout_ns };
 	atomic_store(&port->shm->asleep, 1);
 	atomic_thread_fence(memory_order_seq_cst);
+	port->woken = true;	/* what came before now wakes nobody: look at everything */
 	if (!fabric_step(port) && !(recheck && recheck(arg)))
 		syscall(SYS_futex, &port->shm->asleep, FUTEX_WAIT, 1, &ts, NULL, 0);
 	atomic_store(&port->shm->asleep, 0);

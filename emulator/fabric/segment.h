@@ -61,6 +61,7 @@ enum shm_offer {
 	SHM_IDLE,
 	SHM_OFFER,	/* looking for the others */
 	SHM_BOUND,	/* peer[] names all the others as this rank sees them */
+	SHM_READY,	/* so they do; of interest only to those whom peer[] names */
 };
 
 struct shm_peer {

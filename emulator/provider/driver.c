@@ -77,7 +77,7 @@ static void post_event(struct emu_dev *dev, uint16_t cmd_id)
 	post(dev, &cmd);
 }
 
-static void group_changed(struct emu_dev *dev, uint32_t handle)
+void emu_group_changed(struct emu_dev *dev, uint32_t handle)
 {
 	unsigned int i;
 
@@ -97,7 +97,7 @@ static void completed(struct emu_dev *dev, const struct optinc_admin_cqe *cqe)
 
 	if (cmd_id >= EVENT_IDS) {
 		if ((le64toh(cqe->result) & OPTINC_EVENT_TYPE) == OPTINC_EVENT_GROUP)
-			group_changed(dev, le32toh(cqe->handle));
+			emu_group_changed(dev, le32toh(cqe->handle));
 		post_event(dev, cmd_id);
 		return;
 	}

@@ -50,6 +50,21 @@ static bool join_is_offered(const struct emu_dev *dev, const struct optinc_group
 	       join->format == le32toh(dev->id.format_version) && !(join->dtypes & ~fit);
 }
 
+static int query(struct emu_dev *dev, uint32_t handle, struct optinc_hw_group_state *state)
+{
+	struct optinc_admin_cmd cmd = {
+		.opcode = OPTINC_ADMIN_GROUP_QUERY,
+		.ctx = htole32(dev->ctx),
+		.handle = htole32(handle),
+		.addr = htole64(emu_dma(dev->data)),
+		.length = htole32(sizeof(*state)),
+	};
+	int rc = emu_command(dev, &cmd, NULL, NULL);
+
+	memcpy(state, dev->data, sizeof(*state));
+	return rc;
+}
+
 static int join(struct emu_dev *dev, struct optinc_group_join *from, struct emu_group *group)
 {
 	struct optinc_hw_join *to = dev->data;
@@ -59,6 +74,7 @@ static int join(struct emu_dev *dev, struct optinc_group_join *from, struct emu_
 		.addr = htole64(emu_dma(to)),
 		.length = htole32(sizeof(*to)),
 	};
+	struct optinc_hw_group_state state;
 	int rc;
 
 	*to = (struct optinc_hw_join) {
@@ -76,6 +92,9 @@ static int join(struct emu_dev *dev, struct optinc_group_join *from, struct emu_
 	atomic_store(&group->changed, false);
 	atomic_store(&group->handle, from->group);
 	atomic_fetch_add(&dev->joining, 1);
+	/* its event may have come while the handle was not known yet */
+	if (!query(dev, from->group, &state) && le32toh(state.state) != OPTINC_GROUP_JOINING)
+		emu_group_changed(dev, from->group);
 	return 0;
 }
 
@@ -95,24 +114,6 @@ int emu_group_join(struct emu_dev *dev, void *arg)
 	/* somebody has to drive it if the caller does not wait */
 	if (!rc)
 		emu_service_need(dev);
-	return rc;
-}
-
-static int query_group(struct emu_dev *dev, uint32_t handle, struct optinc_hw_group_state *state)
-{
-	struct optinc_admin_cmd cmd = {
-		.opcode = OPTINC_ADMIN_GROUP_QUERY,
-		.ctx = htole32(dev->ctx),
-		.handle = htole32(handle),
-		.addr = htole64(emu_dma(dev->data)),
-		.length = htole32(sizeof(*state)),
-	};
-	int rc;
-
-	emu_lock(dev);
-	rc = emu_command(dev, &cmd, NULL, NULL);
-	memcpy(state, dev->data, sizeof(*state));
-	emu_unlock(dev);
 	return rc;
 }
 
@@ -136,7 +137,9 @@ int emu_group_wait(struct emu_dev *dev, void *arg)
 	if (wait->__reserved)
 		return -EOPNOTSUPP;
 	wait_for_group(dev, wait->group, wait->timeout_ms);
-	rc = query_group(dev, wait->group, &state);
+	emu_lock(dev);
+	rc = query(dev, wait->group, &state);
+	emu_unlock(dev);
 	if (rc)
 		return rc;
 	wait->state = le32toh(state.state);

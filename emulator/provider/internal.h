@@ -160,6 +160,8 @@ static inline uint64_t emu_dma(const void *pointer)
 
 /* Completions of the admin queue: what is waited for, and events. */
 void emu_admin_drain(struct emu_dev *dev);
+/* It is no longer joining: wake who waits for that. */
+void emu_group_changed(struct emu_dev *dev, uint32_t handle);
 
 /* drive.c */
 void emu_lock(struct emu_dev *dev);
