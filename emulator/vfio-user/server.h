@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* The vfio-user server, as its program and its tests see it. See internal.h. */
+#ifndef OPTINC_VFIO_USER_SERVER_H
+#define OPTINC_VFIO_USER_SERVER_H
+
+#include <stddef.h>
+
+#include "emulator/card/card.h"
+
+struct vu_server;
+struct vu_waker;
+
+/* One for all servers of a process */
+int vu_waker_new(struct vu_waker **waker);
+void vu_waker_free(struct vu_waker *waker);
+
+/**
+ * vu_server_new() - a card, and the socket that its host comes to
+ * @path: of the socket; NULL: @fd is a client's connection, and the only one
+ * @stop_fd: becomes readable when all is to end
+ * @error: on failure a sentence
+ */
+int vu_server_new(const struct card_config *config, const char *path, int fd, int stop_fd,
+		  struct vu_waker *waker, struct vu_server **server, char *error,
+		  size_t error_size);
+/* Serve until @stop_fd becomes readable, or the one client has gone. */
+void vu_server_run(struct vu_server *server);
+/* No other thread may still run it, and the waker is freed before. */
+void vu_server_free(struct vu_server *server);
+
+/* config.card and the socket's path from one card's description; see options.c */
+struct vu_options {
+	struct card_config card;
+	char path[108];
+};
+
+struct vu_option_list {
+	struct vu_options *cards;
+	size_t count;
+	int help;
+};
+
+/* From a command line. 0, or negative errno with a sentence in @error. */
+int vu_options_parse(int argc, char **argv, struct vu_option_list *list, char *error,
+		     size_t error_size);
+extern const char vu_help[];
+
+#endif /* OPTINC_VFIO_USER_SERVER_H */
