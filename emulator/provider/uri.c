@@ -14,7 +14,7 @@
 #include "emulator/provider/internal.h"
 
 #define NSEC_PER_SEC	1000000000ULL
-#define DURATION_MAX	(60 * NSEC_PER_SEC)
+#define DURATION_MAX	(2 * NSEC_PER_SEC)	/* delay and jitter together fit wire_ns */
 
 struct parse {
 	struct card_config *config;
@@ -94,7 +94,7 @@ static int parse_duration(struct parse *p, uint64_t *ns)
 	}
 	if (end == p->value || p->value[0] < '0' || p->value[0] > '9' || !unit ||
 	    !(x * (double)unit <= (double)DURATION_MAX))
-		return bad(p, "%s=%s: a time of at most 60s is wanted, such as 500ns, 2us, 1.5ms",
+		return bad(p, "%s=%s: a time of at most 2s is wanted, such as 500ns, 2us, 1.5ms",
 			   p->key, p->value);
 	*ns = (uint64_t)(x * (double)unit);
 	return 0;

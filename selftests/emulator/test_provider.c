@@ -52,7 +52,7 @@ static const struct {
 	{ "x?port=0&ports=2&impair=bad", "impair=bad" },
 	{ "x?port=0&ports=2&delay=5", "delay=5" }, { "x?port=0&ports=2&delay=5m", "delay=5m" },
 	{ "x?port=0&ports=2&delay=-5us", "delay=-5us" },
-	{ "x?port=0&ports=2&delay=61s", "delay=61s" },
+	{ "x?port=0&ports=2&delay=2.1s", "delay=2.1s" },
 	{ "x?port=0&ports=2&delay=inf", "delay=inf" },
 	{ "x?port=0&ports=2&delay=nans", "delay=nans" },
 	{ "x?port=0&ports=2&jitter=us", "jitter=us" },
