@@ -117,6 +117,9 @@ static int explain_combination(struct optinc_group *group, enum optinc_dtype dty
 		return refuse(group, -EINVAL, "redop: %s does not go with %s; vote is for bit, "
 			      "mean and sum are for the others", redop_text(redop),
 			      dtype_text(dtype));
+	if (redop == OPTINC_VOTE && flags & OPTINC_SQE_PARITY)
+		return refuse(group, -EINVAL, "options.flags: OPTINC_SQE_PARITY has no meaning in "
+			      "a vote");
 	if (flags & OPTINC_SQE_EXPONENTS)
 		return refuse(group, -EINVAL, "options.flags: OPTINC_SQE_EXPONENTS is for i8 and "
 			      "i16, not for %s", dtype_text(dtype));
@@ -241,9 +244,7 @@ static int describe_broadcast(struct optinc_group *group, struct call *call, voi
 		.dst = source ? NULL : buffer,
 		.dst_length = source ? 0 : bytes,
 	};
-	ret = check_dtype(group, OPTINC_U8);
-	if (!ret)
-		ret = check_count(group, "bytes", bytes);
+	ret = check_count(group, "bytes", bytes);
 	if (!ret)
 		ret = check_memory(group, "buffer", buffer, bytes, 1);
 	return ret ? ret : set_options(group, call, options, 0);
@@ -275,9 +276,7 @@ static int describe_exponent_max(struct optinc_group *group, struct call *call,
 		.dst = exponents,
 		.dst_length = blocks,
 	};
-	ret = check_dtype(group, OPTINC_U8);
-	if (!ret)
-		ret = check_count(group, "blocks", blocks);
+	ret = check_count(group, "blocks", blocks);
 	if (!ret)
 		ret = check_memory(group, "exponents", exponents, blocks, 1);
 	return ret ? ret : set_options(group, call, options, 0);
