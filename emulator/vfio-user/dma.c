@@ -326,7 +326,7 @@ static int ask(struct vu_server *server, uint16_t command, uint64_t addr, void *
 	if (command == VU_DMA_READ)
 		vu_send(server, &header, &access, sizeof(access), NULL, 0);
 	else
-		vu_send(server, &header, &access, VU_DMA_WRITE_DATA, data, count);
+		vu_send(server, &header, &access, sizeof(access), data, count);
 	rc = await_answer(server);
 	pending->waiting = false;
 	/* a reset came before the answer: what was read must have no effect */
@@ -336,7 +336,7 @@ static int ask(struct vu_server *server, uint16_t command, uint64_t addr, void *
 bool vu_dma_answer(struct vu_server *server, const struct vu_header *header)
 {
 	struct vu_pending *pending = &server->pending;
-	size_t wanted = sizeof(*header) + VU_DMA_READ_DATA + pending->count;
+	const uint8_t *data = server->rx + sizeof(*header) + sizeof(struct vu_dma_access);
 
 	if (!pending->waiting || header->id != pending->id || header->command != pending->command)
 		return false;
@@ -344,10 +344,9 @@ bool vu_dma_answer(struct vu_server *server, const struct vu_header *header)
 	if (header->flags & VU_FLAG_ERROR) {
 		pending->result = -EFAULT;
 	} else if (header->command == VU_DMA_READ) {
-		if (header->size < wanted)
+		if (header->size < (size_t)(data - server->rx) + pending->count)
 			return false;
-		memcpy(pending->data, server->rx + sizeof(*header) + VU_DMA_READ_DATA,
-		       pending->count);
+		memcpy(pending->data, data, pending->count);
 	}
 	return true;
 }

@@ -90,13 +90,9 @@ struct vu_write_one {
 
 struct vu_dma_access {
 	uint64_t addr;
-	uint32_t count;
-	uint32_t reserved;
+	uint64_t count;
+	/* then the data */
 };
-
-/* Where the data of DMA messages begins, in the payload */
-#define VU_DMA_READ_DATA	12
-#define VU_DMA_WRITE_DATA	12
 
 /* Bytes of data in one message, fds with one, and the largest message */
 #define VU_MAX_DATA		65536
