@@ -70,12 +70,32 @@ static inline void optinc_aer_enable(struct pci_dev *pdev)
  * 6.2: pinning for reading breaks copy-on-write as needed. Before, a page of a
  * private mapping that nobody had written yet (the zero page, the page cache's)
  * stayed pinned while the process went on with a copy, and had to be pinned as
- * if for writing.
+ * if for writing: by force where the mapping is for reading only. Force does
+ * not ask whether it is even that, so the plain attempt comes first; a shared
+ * mapping has no copy to break, and refuses the force.
  */
 #ifdef OPTINC_HAS_GUP_UNSHARE
-#define OPTINC_FOLL_READ	0
+static inline int optinc_pin_readable(unsigned long addr, int n, struct page **pages)
+{
+	return pin_user_pages_fast(addr, n, FOLL_LONGTERM, pages);
+}
 #else
-#define OPTINC_FOLL_READ	(FOLL_WRITE | FOLL_FORCE)
+static inline int optinc_pin_readable(unsigned long addr, int n, struct page **pages)
+{
+	int ret = pin_user_pages_fast(addr, n, FOLL_LONGTERM | FOLL_WRITE, pages);
+	int forced;
+
+	if (ret != -EFAULT)
+		return ret;
+	ret = pin_user_pages_fast(addr, n, FOLL_LONGTERM, pages);
+	if (ret <= 0)
+		return ret;
+	unpin_user_pages(pages, ret);
+	forced = pin_user_pages_fast(addr, ret, FOLL_LONGTERM | FOLL_WRITE | FOLL_FORCE, pages);
+	if (forced != -EFAULT)
+		return forced;
+	return pin_user_pages_fast(addr, ret, FOLL_LONGTERM, pages);
+}
 #endif
 
 /* 6.10: a tracepoint's string is named once */

@@ -54,10 +54,7 @@ static int pin_batch(struct optinc_mr *mr, unsigned long addr, unsigned long pag
 	if (mr->writable)
 		ret = pin_user_pages_fast(addr, n, FOLL_LONGTERM | FOLL_WRITE, batch);
 	else
-		ret = pin_user_pages_fast(addr, n, FOLL_LONGTERM | OPTINC_FOLL_READ, batch);
-	/* A shared mapping for reading has no copy to break, and refuses the attempt. */
-	if (ret == -EFAULT && !mr->writable && OPTINC_FOLL_READ)
-		ret = pin_user_pages_fast(addr, n, FOLL_LONGTERM, batch);
+		ret = optinc_pin_readable(addr, n, batch);
 
 	switch (ret) {
 	case 0:
