@@ -56,6 +56,7 @@ done
 make -s BUILD="$BUILD" all tests >"$LOG" 2>&1
 for t in lib/test_reference lib/test_queue lib/test_memory lib/test_api emulator/test_card; do
 	run "valgrind: $t" valgrind -q --error-exitcode=99 --leak-check=full \
+		--errors-for-leak-kinds=definite \
 		--child-silent-after-fork=no "$BUILD/tests/$t"
 done
 echo "1..$n"
