@@ -324,6 +324,34 @@ static void test_admin_ring(void **state)
 	assert_int_equal(admin(b, cmd), OPTINC_AST_SUCCESS);
 }
 
+/* Rings of different sizes: the smaller one bounds what is in it. */
+static void test_admin_sizes(void **state)
+{
+	struct bench *b = *state;
+	struct optinc_admin_cmd cmd = identify_command(b, 8);
+	unsigned int i;
+
+	set_admin(b);
+	set_reg(b, OPTINC_REG_ADMIN_SIZE, (ADMIN_ENTRIES - 1) << 16 | 1);
+	set_reg(b, OPTINC_REG_CONTROL, OPTINC_CONTROL_ENABLE);
+	wait_status(b, OPTINC_STATUS_READY, OPTINC_STATUS_READY);
+	for (i = 0; i < 3; i++)
+		b->sq[i] = cmd;
+	set_reg(b, OPTINC_REG_ADMIN_SQ_TAIL, 3);
+	steps(b, 3);
+	assert_int_equal(b->cq[0].status, 0);
+	set_reg(b, OPTINC_REG_ADMIN_SQ_TAIL, 2);
+	steps(b, 3);
+	assert_int_equal(b->cq[0].status, 1);
+	assert_int_equal(b->cq[1].status, 1);
+	assert_int_equal(b->cq[1].sq_head, 2);
+	set_reg(b, OPTINC_REG_ADMIN_SQ_TAIL, 4);
+	steps(b, 3);
+	assert_int_equal(b->cq[3].status, 1);
+	assert_int_equal(b->cq[3].sq_head, 4);
+	assert_int_equal(b->cq[4].status, 0);
+}
+
 static void test_admin_index_wrap(void **state)
 {
 	struct bench *b = *state;
@@ -1065,7 +1093,7 @@ int main(void)
 #define CASE_ON(name)	cmocka_unit_test_setup_teardown(test_##name, setup_enabled, teardown)
 	const struct CMUnitTest tests[] = {
 		CASE(registers), CASE(enable), CASE(bad_start), CASE(ring_goes), CASE(reset),
-		CASE(not_ready), CASE_ON(admin_ring), CASE_ON(admin_index_wrap),
+		CASE(not_ready), CASE_ON(admin_ring), CASE(admin_sizes), CASE_ON(admin_index_wrap),
 		CASE_ON(identify), CASE_ON(log), CASE_ON(opcodes), CASE_ON(unused_bytes),
 		CASE_ON(buffers), CASE_ON(contexts), CASE_ON(regions), CASE_ON(region_limits),
 		CASE_ON(queue_pairs), CASE_ON(queue_limits), CASE_ON(join_checks),
