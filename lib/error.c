@@ -243,7 +243,7 @@ void explain_join(const struct optinc_group_params *params,
 			 missing & (missing - 1) ? "have" : "has", params->deadline_ms);
 		break;
 	case OPTINC_ST_MISMATCH:
-		if (wait->mismatch & OPTINC_DIFF_RANK) {
+		if (wait->mismatch & OPTINC_JOIN_RANK) {
 			if (rank < 0)
 				snprintf(text, size, "two processes claim one rank");
 			else

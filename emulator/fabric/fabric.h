@@ -118,7 +118,7 @@ struct fabric_state {
 	uint32_t state;		/* OPTINC_GROUP_* */
 	uint32_t status;	/* why FAILED */
 	uint8_t peer;
-	uint8_t mismatch;	/* OPTINC_DIFF_SIZE and following, for a failed join */
+	uint8_t mismatch;	/* OPTINC_JOIN_SIZE and following, for a failed join */
 	uint32_t joined;	/* bitmap of ranks */
 };
 

@@ -68,15 +68,15 @@ static unsigned int differences(const struct fabric_join *founder, const struct 
 	unsigned int diff = 0;
 
 	if (founder->nranks != other->nranks)
-		diff |= OPTINC_DIFF_SIZE;
+		diff |= OPTINC_JOIN_SIZE;
 	if (founder->bits != other->bits)
-		diff |= OPTINC_DIFF_BITS;
+		diff |= OPTINC_JOIN_BITS;
 	if (founder->dtypes != other->dtypes)
-		diff |= OPTINC_DIFF_DTYPES;
+		diff |= OPTINC_JOIN_DTYPES;
 	if (founder->format != other->format)
-		diff |= OPTINC_DIFF_FORMAT;
+		diff |= OPTINC_JOIN_FORMAT;
 	if (founder->deadline_ms != other->deadline_ms)
-		diff |= OPTINC_DIFF_DEADLINE;
+		diff |= OPTINC_JOIN_DEADLINE;
 	return diff;
 }
 
@@ -180,7 +180,7 @@ static void look_around(struct fabric_channel *ch)
 		unsigned int diff = differences(&list[0].offer.join, join);
 
 		if (!diff && ch->joined & 1u << join->rank)
-			diff = OPTINC_DIFF_RANK;
+			diff = OPTINC_JOIN_RANK;
 		if (diff)
 			refuse(ch, join->rank, diff);
 		else

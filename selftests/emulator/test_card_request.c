@@ -906,8 +906,8 @@ static void test_join_mismatch(void **state)
 		assert_int_equal(group[i].state, OPTINC_GROUP_FAILED);
 		assert_int_equal(group[i].status, OPTINC_ST_MISMATCH);
 		assert_int_equal(group[i].peer, 1);
-		assert_int_equal(group[i].mismatch, OPTINC_DIFF_BITS | OPTINC_DIFF_DTYPES |
-				 OPTINC_DIFF_DEADLINE);
+		assert_int_equal(group[i].mismatch, OPTINC_JOIN_BITS | OPTINC_JOIN_DTYPES |
+				 OPTINC_JOIN_DEADLINE);
 	}
 	expect_alive(p);
 }

@@ -389,16 +389,16 @@ static const struct failed_join failed_joins[] = {
 	  "rank 2 has not joined within 10000 ms" },
 	{ FAILED(.status = OPTINC_ST_TIMEOUT, .peer = 0, .joined = 2), -ETIMEDOUT,
 	  "ranks 0 and 2 have not joined within 10000 ms" },
-	{ FAILED(.status = OPTINC_ST_MISMATCH, .peer = 0, .mismatch = OPTINC_DIFF_BITS), -EPROTO,
+	{ FAILED(.status = OPTINC_ST_MISMATCH, .peer = 0, .mismatch = OPTINC_JOIN_BITS), -EPROTO,
 	  "rank 0 differs in bits: all ranks" },
 	{ FAILED(.status = OPTINC_ST_MISMATCH, .peer = 1,
-		 .mismatch = OPTINC_DIFF_SIZE | OPTINC_DIFF_DTYPES | OPTINC_DIFF_FORMAT |
-			     OPTINC_DIFF_DEADLINE),
+		 .mismatch = OPTINC_JOIN_SIZE | OPTINC_JOIN_DTYPES | OPTINC_JOIN_FORMAT |
+			     OPTINC_JOIN_DEADLINE),
 	  -EPROTO, "this rank (1) differs in number of ranks, dtypes, number format version and "
 	  "deadline: all ranks" },
-	{ FAILED(.status = OPTINC_ST_MISMATCH, .peer = 2, .mismatch = OPTINC_DIFF_RANK), -EPROTO,
+	{ FAILED(.status = OPTINC_ST_MISMATCH, .peer = 2, .mismatch = OPTINC_JOIN_RANK), -EPROTO,
 	  "two processes claim rank 2" },
-	{ FAILED(.status = OPTINC_ST_MISMATCH, .peer = 1, .mismatch = OPTINC_DIFF_RANK), -EPROTO,
+	{ FAILED(.status = OPTINC_ST_MISMATCH, .peer = 1, .mismatch = OPTINC_JOIN_RANK), -EPROTO,
 	  "two processes claim rank 1" },
 	{ FAILED(.status = OPTINC_ST_PEER_LOST, .peer = 2), -ECONNRESET, "rank 2 was lost" },
 	{ FAILED(.status = OPTINC_ST_ABORTED, .peer = 0), -ECONNABORTED, "rank 0 gave up" },

@@ -153,12 +153,12 @@ enum optinc_status {
 #define OPTINC_DIFF_ROOT	(1 << 5)
 #define OPTINC_DIFF_FLAGS	(1 << 6)
 /* optinc_group_wait.mismatch: what differs between joiners */
-#define OPTINC_DIFF_SIZE	(1 << 0)
-#define OPTINC_DIFF_BITS	(1 << 1)
-#define OPTINC_DIFF_DTYPES	(1 << 2)
-#define OPTINC_DIFF_FORMAT	(1 << 3)
-#define OPTINC_DIFF_DEADLINE	(1 << 4)
-#define OPTINC_DIFF_RANK	(1 << 5) /* two joiners claim one rank */
+#define OPTINC_JOIN_SIZE	(1 << 0)
+#define OPTINC_JOIN_BITS	(1 << 1)
+#define OPTINC_JOIN_DTYPES	(1 << 2)
+#define OPTINC_JOIN_FORMAT	(1 << 3)
+#define OPTINC_JOIN_DEADLINE	(1 << 4)
+#define OPTINC_JOIN_RANK	(1 << 5) /* two joiners claim one rank */
 
 /**
  * struct optinc_cqe - one completion, 32 bytes, little endian
@@ -167,7 +167,7 @@ enum optinc_status {
  *	inverts at each pass of the ring
  * @sq_head: submission entries the card has taken, modulo 65536
  * @peer: rank that the status speaks of, or OPTINC_NO_RANK
- * @mismatch: OPTINC_DIFF_*
+ * @mismatch: OPTINC_DIFF_*, where the status is MISMATCH
  * @tag: of the submission
  * @nonfinite: blocks that held a NaN or an infinity on some rank
  * @device_ns: card clock at completion, nanoseconds
@@ -407,7 +407,7 @@ struct optinc_group_join {
  * @state: OPTINC_GROUP_* (out)
  * @status: why FAILED, enum optinc_status (out)
  * @peer: rank that the status speaks of (out)
- * @mismatch: OPTINC_DIFF_SIZE and following (out)
+ * @mismatch: OPTINC_JOIN_SIZE and following (out)
  * @joined: bitmap of the ranks that have come (out)
  *
  * Returns 0 when the state is known, JOINING included.
