@@ -103,7 +103,7 @@ static int ioctl_reset(struct optinc_context *ctx, void *arg)
 	ret = optinc_begin(ctx->odev);
 	if (ret)
 		return ret;
-	return optinc_reset(ctx->odev) ? -EIO : 0;
+	return optinc_reset(ctx->odev, NULL) ? -EIO : 0;
 }
 
 #define CARD	BIT(OPTINC_NODE_CARD)

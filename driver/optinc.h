@@ -164,12 +164,14 @@ struct optinc_device {
 	struct srcu_struct srcu;
 	bool removing;			/* under state_lock: no more recovery work */
 	bool reset_wanted;		/* under state_lock */
+	const char *why;		/* a string constant; set with reset_wanted */
 	bool pci_owned;			/* RESETTING belongs to the PCI core's callbacks */
 	u64 resets;
 
 	/* recovery.c */
 	struct work_struct reset_work;
 	struct delayed_work health_work;
+	u32 status;			/* STATUS before the last reset */
 	unsigned long first_reset;	/* jiffies */
 	unsigned int recent_resets;	/* since then, of the driver's own */
 
@@ -282,7 +284,7 @@ extern const struct dev_pm_ops optinc_pm_ops;
 void optinc_recovery_init(struct optinc_device *odev);
 int optinc_bring_up(struct optinc_device *odev);
 void optinc_stop(struct optinc_device *odev);
-int optinc_reset(struct optinc_device *odev);
+int optinc_reset(struct optinc_device *odev, const char *why);
 void optinc_health_start(struct optinc_device *odev);
 void optinc_shutdown(struct pci_dev *pdev);
 

@@ -59,13 +59,17 @@ static void reap(struct optinc_device *odev)
 	optinc_buffers_reap(odev);
 }
 
-static int finish(struct optinc_device *odev, const char *what, int ret)
+/* The transition's end. A reset that somebody asked for is news only if it fails. */
+static int finish(struct optinc_device *odev, const char *why, bool fault, int ret)
 {
-	trace_optinc_reset(odev->id, what, ret);
+	struct device *dev = &odev->pdev->dev;
+
+	trace_optinc_reset(odev->id, why, ret);
 	if (ret)
-		dev_err_ratelimited(&odev->pdev->dev,
-				    "did not come back after %s (%d): left alone\n", what, ret);
-	else
+		dev_err_ratelimited(dev, "%s: does not come back (%d), left alone\n", why, ret);
+	else if (fault)
+		dev_err_ratelimited(dev, "%s, STATUS %#x: was reset\n", why, odev->status);
+	if (!ret)
 		optinc_health_start(odev);
 	optinc_end(odev, ret ? OPTINC_DEAD : OPTINC_ONLINE);
 	return ret;
@@ -82,14 +86,18 @@ static int function_reset(struct optinc_device *odev)
 	return ret;
 }
 
-/* Resets the card and brings it back; the owner of a transition. Ends it. */
-int optinc_reset(struct optinc_device *odev)
+/*
+ * Resets the card and brings it back; the owner of a transition. Ends it.
+ * @why is the fault, NULL if somebody asked for it.
+ */
+int optinc_reset(struct optinc_device *odev, const char *why)
 {
 	int ret;
 
 	trace_optinc_reset(odev->id, "quiesce", 0);
 	optinc_quiesce(odev);
 	odev->resets++;
+	odev->status = optinc_read(odev, OPTINC_REG_STATUS);
 	ret = optinc_hw_reset(odev);
 	trace_optinc_reset(odev->id, "register", ret);
 	if (ret && ret != -ENODEV) {
@@ -101,7 +109,7 @@ int optinc_reset(struct optinc_device *odev)
 	reap(odev);
 	if (!ret)
 		ret = optinc_bring_up(odev);
-	return finish(odev, "a reset", ret);
+	return finish(odev, why ?: "reset", why, ret);
 }
 
 /* A card that fails again and again does not get better by resets. */
@@ -118,17 +126,17 @@ static void reset_work(struct work_struct *work)
 {
 	struct optinc_device *odev = container_of(work, struct optinc_device, reset_work);
 
-	/* Whoever else is at it resets the card as well. */
-	if (optinc_begin(odev))
+	/* Whoever else is at it, or was, resets the card as well. */
+	if (!READ_ONCE(odev->reset_wanted) || optinc_begin(odev))
 		return;
 	if (!too_often(odev)) {
-		optinc_reset(odev);
+		optinc_reset(odev, odev->why);
 		return;
 	}
 	optinc_quiesce(odev);
 	optinc_stop(odev);
 	reap(odev);
-	finish(odev, "many resets", -EIO);
+	finish(odev, odev->why, true, -EIO);
 }
 
 /*
@@ -185,7 +193,7 @@ static pci_ers_result_t error_detected(struct pci_dev *pdev, pci_channel_state_t
 	odev->resets++;
 	if (channel == pci_channel_io_perm_failure) {
 		reap(odev);
-		finish(odev, "a PCI error", -ENODEV);
+		finish(odev, "PCI error", true, -EIO);
 		return PCI_ERS_RESULT_DISCONNECT;
 	}
 	return PCI_ERS_RESULT_NEED_RESET;
@@ -201,13 +209,14 @@ static pci_ers_result_t slot_reset(struct pci_dev *pdev)
 		return PCI_ERS_RESULT_DISCONNECT;
 	optinc_quiesce(odev);
 	pci_restore_state(pdev);
+	odev->status = optinc_read(odev, OPTINC_REG_STATUS);
 	ret = optinc_hw_reset(odev);
 	if (ret)
 		pci_clear_master(pdev);
 	reap(odev);
 	if (!ret)
 		ret = optinc_bring_up(odev);
-	finish(odev, "a PCI error", ret);
+	finish(odev, "PCI error", true, ret);
 	return ret ? PCI_ERS_RESULT_DISCONNECT : PCI_ERS_RESULT_RECOVERED;
 }
 
@@ -232,7 +241,7 @@ static void reset_done(struct pci_dev *pdev)
 	/* GONE, or error recovery has it */
 	if (!READ_ONCE(odev->pci_owned))
 		return;
-	finish(odev, "a function reset", optinc_bring_up(odev));
+	finish(odev, "function reset", false, optinc_bring_up(odev));
 }
 
 const struct pci_error_handlers optinc_err_handlers = {
@@ -259,7 +268,7 @@ static int optinc_resume(struct device *dev)
 	struct optinc_device *odev = dev_get_drvdata(dev);
 
 	if (READ_ONCE(odev->pci_owned))
-		finish(odev, "sleep", optinc_bring_up(odev));
+		finish(odev, "sleep", false, optinc_bring_up(odev));
 	return 0;
 }
 

@@ -109,22 +109,18 @@ void optinc_quiesce(struct optinc_device *odev)
 
 /*
  * The card did what it may not, or does not answer: reset it. From any
- * context; says so once.
+ * context. The log has one line, of what came out of it.
  */
 void optinc_fail(struct optinc_device *odev, const char *why)
 {
 	unsigned long flags;
-	bool queue = false;
 
 	spin_lock_irqsave(&odev->state_lock, flags);
 	if (odev->state == OPTINC_ONLINE && !odev->removing && !odev->reset_wanted) {
 		odev->reset_wanted = true;
-		queue = true;
+		odev->why = why;
 		queue_work(system_long_wq, &odev->reset_work);
 	}
 	spin_unlock_irqrestore(&odev->state_lock, flags);
-	if (queue) {
-		trace_optinc_reset(odev->id, "wanted", 0);
-		dev_err_ratelimited(&odev->pdev->dev, "%s: resetting the card\n", why);
-	}
+	trace_optinc_reset(odev->id, why, 0);
 }
