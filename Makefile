@@ -29,13 +29,16 @@ BASE_LDFLAGS	:= $(addprefix -fsanitize=,$(SANITIZE))
 
 include lib/Makefile.inc
 include emulator/Makefile.inc
+include emulator/vfio-user/Makefile.inc
 include utils/Makefile.inc
 include selftests/Makefile.inc
+include selftests/vm/Makefile.inc
+include driver/Makefile.inc
 
 .DEFAULT_GOAL := all
 .PHONY: all lib emulator utils deps demo check bench clean install uninstall help
 
-all: lib emulator utils
+all: lib emulator utils $(OPTINC_EMU)
 
 lib: $(LIB_SO) $(BUILD)/lib/liboptinc.pc
 emulator: $(EMU_SO)
@@ -76,6 +79,9 @@ help:
 	@echo "make [all]                  library, emulator, tools into $(BUILD)/"
 	@echo "make install [DESTDIR= PREFIX=]"
 	@echo "make deps                   apt packages that the above need"
+	@echo "make driver [KDIR=]         the kernel module"
+	@echo "make check-vm               the emulated card in a virtual machine"
+	@echo "make vm                     a shell in a virtual machine with four cards"
 	@echo "make SANITIZE=address,undefined BUILD=build-asan ..."
 
 install: all
