@@ -49,10 +49,10 @@ static int read_log(struct emu_dev *dev, struct optinc_hw_port_log *log)
 		.opcode = OPTINC_ADMIN_GET_LOG,
 		.addr = htole64(emu_dma(dev->data)),
 		.length = htole32(sizeof(*log)),
-		.log.page = htole32(OPTINC_LOG_PORT),
 	};
 	int rc;
 
+	cmd.log.page = htole32(OPTINC_LOG_PORT);
 	emu_lock(dev);
 	rc = emu_command(dev, &cmd, NULL, NULL);
 	memcpy(log, dev->data, sizeof(*log));

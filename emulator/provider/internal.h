@@ -148,7 +148,11 @@ int emu_uri_parse(const char *rest, struct card_config *config, char *error, siz
 /* driver.c: all with the lock held */
 int emu_start(struct emu_dev *dev, char *error, size_t error_size);
 void emu_stop(struct emu_dev *dev);
-/* Runs one command; fills what of the completion is asked for. 0 or negative errno. */
+/*
+ * Runs one command; fills what of the completion is asked for. 0 or negative errno.
+ * Members of the command's union are assigned after it was initialised without
+ * them: a union initialised by a member need not be zero beyond it.
+ */
 int emu_command(struct emu_dev *dev, struct optinc_admin_cmd *cmd, uint32_t *handle,
 		uint64_t *result);
 /* One that acts on an object of the context and has no more to say */

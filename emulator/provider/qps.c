@@ -79,14 +79,14 @@ static int create_qp(struct emu_dev *dev, struct emu_qp *qp, struct optinc_qp_cr
 	struct optinc_admin_cmd cmd = {
 		.opcode = OPTINC_ADMIN_QP_CREATE,
 		.ctx = htole32(dev->ctx),
-		.qp_create.sq_addr = htole64(emu_dma(rings->sq)),
-		.qp_create.cq_addr = htole64(emu_dma(rings->cq)),
-		.qp_create.sq_entries = htole16((uint16_t)create->sq_entries),
-		.qp_create.cq_entries = htole16((uint16_t)create->cq_entries),
 	};
 	int rc;
 
 	qp->vector = qp->eventfd < 0 ? OPTINC_NO_VECTOR : choose_vector(dev);
+	cmd.qp_create.sq_addr = htole64(emu_dma(rings->sq));
+	cmd.qp_create.cq_addr = htole64(emu_dma(rings->cq));
+	cmd.qp_create.sq_entries = htole16((uint16_t)create->sq_entries);
+	cmd.qp_create.cq_entries = htole16((uint16_t)create->cq_entries);
 	cmd.qp_create.vector = htole16(qp->vector);
 	rc = emu_command(dev, &cmd, &create->qp, NULL);
 	if (rc)

@@ -73,12 +73,12 @@ static int register_region(struct emu_dev *dev, struct optinc_mr_reg *reg)
 		.ctx = htole32(dev->ctx),
 		.addr = htole64(emu_dma(segment)),
 		.length = htole32(sizeof(*segment)),
-		.mr_reg.length = htole64(reg->length),
-		.mr_reg.segments = htole32(1),
-		.mr_reg.access = htole32(reg->flags & OPTINC_MR_WRITE),
 	};
 	int rc;
 
+	cmd.mr_reg.length = htole64(reg->length);
+	cmd.mr_reg.segments = htole32(1);
+	cmd.mr_reg.access = htole32(reg->flags & OPTINC_MR_WRITE);
 	emu_lock(dev);
 	segment->addr = htole64(reg->addr);
 	segment->length = htole64(reg->length);

@@ -357,14 +357,28 @@ static inline void post_event(struct bench *b, uint16_t n)
 
 static inline uint32_t make_context(struct bench *b, uint32_t page)
 {
-	struct optinc_admin_cmd cmd = {
-		.opcode = OPTINC_ADMIN_CTX_CREATE,
-		.ctx_create.db_page = page,
-	};
+	struct optinc_admin_cmd cmd = { .opcode = OPTINC_ADMIN_CTX_CREATE };
 
+	cmd.ctx_create.db_page = page;
 	assert_int_equal(admin(b, cmd), OPTINC_AST_SUCCESS);
 	assert_int_not_equal(b->last.handle, 0);
 	return b->last.handle;
+}
+
+/*
+ * A union that is initialised by one of its members need not be zero beyond
+ * it, so members of a command's are assigned, here and everywhere.
+ */
+static inline struct optinc_admin_cmd log_command(struct bench *b)
+{
+	struct optinc_admin_cmd cmd = {
+		.opcode = OPTINC_ADMIN_GET_LOG,
+		.addr = b->data_dma,
+		.length = sizeof(struct optinc_hw_port_log),
+	};
+
+	cmd.log.page = OPTINC_LOG_PORT;
+	return cmd;
 }
 
 static inline uint16_t object_command(struct bench *b, uint8_t opcode, uint32_t ctx,
@@ -394,12 +408,12 @@ static inline struct optinc_admin_cmd mr_command(struct bench *b, uint32_t ctx,
 		.ctx = ctx,
 		.addr = b->data_dma,
 		.length = r->segments * (uint32_t)sizeof(*list),
-		.mr_reg.length = r->length,
-		.mr_reg.segments = r->segments,
-		.mr_reg.access = access,
 	};
 	unsigned int i;
 
+	cmd.mr_reg.length = r->length;
+	cmd.mr_reg.segments = r->segments;
+	cmd.mr_reg.access = access;
 	for (i = 0; i < r->segments; i++) {
 		list[i].addr = r->dma[i];
 		list[i].length = r->bytes[i];
@@ -495,16 +509,13 @@ struct queue {
 static inline struct optinc_admin_cmd qp_command(uint32_t ctx, const struct queue *q,
 						 uint16_t vector)
 {
-	struct optinc_admin_cmd cmd = {
-		.opcode = OPTINC_ADMIN_QP_CREATE,
-		.ctx = ctx,
-		.qp_create.sq_addr = q->sq_dma,
-		.qp_create.cq_addr = q->cq_dma,
-		.qp_create.sq_entries = (uint16_t)q->sq_entries,
-		.qp_create.cq_entries = (uint16_t)q->cq_entries,
-		.qp_create.vector = vector,
-	};
+	struct optinc_admin_cmd cmd = { .opcode = OPTINC_ADMIN_QP_CREATE, .ctx = ctx };
 
+	cmd.qp_create.sq_addr = q->sq_dma;
+	cmd.qp_create.cq_addr = q->cq_dma;
+	cmd.qp_create.sq_entries = (uint16_t)q->sq_entries;
+	cmd.qp_create.cq_entries = (uint16_t)q->cq_entries;
+	cmd.qp_create.vector = vector;
 	return cmd;
 }
 

@@ -408,12 +408,7 @@ static void test_identify(void **state)
 static void test_log(void **state)
 {
 	struct bench *b = *state;
-	struct optinc_admin_cmd cmd = {
-		.opcode = OPTINC_ADMIN_GET_LOG,
-		.addr = b->data_dma,
-		.length = sizeof(struct optinc_hw_port_log),
-		.log.page = OPTINC_LOG_PORT,
-	};
+	struct optinc_admin_cmd cmd = log_command(b);
 	const struct optinc_hw_port_log *log = (void *)b->data;
 	uint64_t ns;
 
@@ -488,14 +483,11 @@ static void test_unused_bytes(void **state)
 	region_memory(b, &r, 100, 1);
 	queue_memory(b, &q, 0, 2, 2);
 	samples[n++] = (struct sample) { identify_command(b, 256), false, false, true, 0 };
-	samples[n++] = (struct sample) { {
-		.opcode = OPTINC_ADMIN_GET_LOG, .addr = b->data_dma, .length = 128,
-		.log.page = 1,
-	}, false, false, true, 8 };
+	samples[n++] = (struct sample) { log_command(b), false, false, true, 8 };
 	samples[n++] = (struct sample) { { .opcode = OPTINC_ADMIN_ASYNC_EVENT },
 					 false, false, false, 0 };
-	samples[n++] = (struct sample) { { .opcode = OPTINC_ADMIN_CTX_CREATE,
-					   .ctx_create.db_page = 9 }, false, false, false, 4 };
+	samples[n++] = (struct sample) { { .opcode = OPTINC_ADMIN_CTX_CREATE },
+					 false, false, false, 4 };
 	samples[n++] = (struct sample) { { .opcode = OPTINC_ADMIN_CTX_DESTROY, .ctx = ctx },
 					 true, false, false, 0 };
 	samples[n++] = (struct sample) { mr_command(b, ctx, &r, 0), true, false, true, 16 };

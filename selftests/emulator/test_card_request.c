@@ -943,9 +943,7 @@ static void test_counters(void **state)
 {
 	struct pair *p = *state;
 	struct bench *b = p->b[0];
-	struct optinc_admin_cmd cmd = {
-		.opcode = OPTINC_ADMIN_GET_LOG, .addr = b->data_dma, .length = 128, .log.page = 1,
-	};
+	struct optinc_admin_cmd cmd = log_command(b);
 	const struct optinc_hw_port_log *log = (void *)b->data;
 	struct optinc_sqe s0 = allreduce(p, 0, 256), s1 = allreduce(p, 1, 256);
 	struct optinc_sqe bad = s0, nop = { .cmd_id = 4 };
