@@ -13,7 +13,7 @@
 /* Up to so many elements, every rank reduces all of a chunk. */
 #define WHOLE_ELEMS	2048
 /* From so many bytes on, results out of place bypass the cache. */
-#define STREAM_BYTES	(1u << 20)
+#define STREAM_BYTES	(8u << 20)
 
 static size_t elem_bytes(unsigned int dtype)
 {
