@@ -151,8 +151,6 @@ void vu_dma_free(struct vu_server *server);
 /* An answer to a message of ours, in rx; false: we did not ask */
 bool vu_dma_answer(struct vu_server *server, const struct vu_header *header);
 extern const struct card_host_ops vu_host_ops;
-/* Survive a client that takes its memory away under a mapping. */
-int vu_dma_guard(void);
 /* The calling thread reaches into this server's client. */
 void vu_dma_guard_thread(struct vu_server *server);
 

@@ -10,6 +10,9 @@
 struct vu_server;
 struct vu_waker;
 
+/* Once for the process: survive a client that takes memory away under a mapping. */
+int vu_dma_guard(void);
+
 /* One for all servers of a process */
 int vu_waker_new(struct vu_waker **waker);
 void vu_waker_free(struct vu_waker *waker);
