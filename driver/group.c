@@ -6,6 +6,7 @@
  * reports an event of the group, and asks the card then. The count of events
  * is read before the card is asked, so none is missed.
  */
+#include <linux/freezer.h>
 #include <linux/slab.h>
 
 #include "optinc.h"
@@ -167,10 +168,11 @@ static int wait_group(struct optinc_context *ctx, struct optinc_group *group,
 		ret = guarded_query(ctx, group, wait);
 		if (ret || wait->state != OPTINC_GROUP_JOINING || !left)
 			return ret;
-		left = wait_event_interruptible_timeout(ctx->odev->event_wq,
-							atomic_read(&group->events) != events ||
-							READ_ONCE(group->left) ||
-							!optinc_alive(ctx), left);
+		/* Sleep of the machine is no signal. */
+		left = wait_event_freezable_timeout(ctx->odev->event_wq,
+						    atomic_read(&group->events) != events ||
+						    READ_ONCE(group->left) ||
+						    !optinc_alive(ctx), left);
 		if (left < 0)
 			return -EINTR;
 	}

@@ -6,6 +6,7 @@
  * outlives the card for as long as somebody has a file. The module stays as
  * long, through the owner of the cdev.
  */
+#include <linux/freezer.h>
 #include <linux/fs.h>
 #include <linux/module.h>
 #include <linux/poll.h>
@@ -40,8 +41,8 @@ static int open_card(struct optinc_context *ctx, struct file *file)
 	int ret, idx;
 
 	do {
-		ret = wait_event_interruptible(odev->state_wq,
-					       READ_ONCE(odev->state) != OPTINC_RESETTING);
+		ret = wait_event_freezable(odev->state_wq,
+					   READ_ONCE(odev->state) != OPTINC_RESETTING);
 		if (ret)
 			return ret;
 		idx = srcu_read_lock(&odev->srcu);
