@@ -86,19 +86,21 @@ static bool all_posted(struct fabric_channel *ch)
 	return true;
 }
 
-/* Peers are often about to post: a short look is cheaper than another round. */
+/*
+ * Peers are often about to post: a short look is cheaper than another round.
+ * It comes before waking those who sleep, which waits for the post to be
+ * visible to all.
+ */
 static bool all_posted_soon(struct fabric_channel *ch)
 {
-	if (all_posted(ch))
-		return true;
-	wake_sleepers(ch);
-	if (fabric_crowded(ch->port))
-		return false;
-	for (int i = 0; i < POLLS_AT_ONCE; i++) {
-		cpu_pause();
+	int polls = fabric_crowded(ch->port) ? 1 : POLLS_AT_ONCE;
+
+	for (int i = 0; i < polls; i++) {
 		if (all_posted(ch))
 			return true;
+		cpu_pause();
 	}
+	wake_sleepers(ch);
 	return false;
 }
 
@@ -330,8 +332,14 @@ bool channel_step(struct fabric_channel *ch)
 		return join_step(ch);
 	if (!rq)
 		return false;
-	if (ch->now.stage == STAGE_START)
-		return start(ch, rq);
+	if (ch->now.stage == STAGE_START) {
+		if (!start(ch, rq))
+			return false;
+		/* a short request is often done with one more look */
+		if (ch->now.stage != STAGE_HEADERS || !all_posted_soon(ch))
+			return true;
+		return headers(ch, rq);
+	}
 	if (ch->now.stage == STAGE_PACE) {
 		if (fabric_clock_ns() < ch->now.started_ns + rq->wire_ns)
 			return false;

@@ -118,6 +118,7 @@ struct fabric_port {
 	bool crowded;			/* a group has more ranks than processors */
 	struct shm_port *shm;
 	struct fabric_impairments impair;
+	bool impaired;			/* something is to be drawn for each request */
 	const struct fabric_kernels *kernels;
 	struct fabric_channel *channels;
 	uint32_t channels_used;		/* bitmap */

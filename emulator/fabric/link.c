@@ -212,8 +212,12 @@ void link_draw(struct fabric_port *port, const struct fabric_request *rq, unsign
 	const struct fabric_impairments *impair = &port->impair;
 	double extra = (double)impair->delay_ns;
 
+	*drawn = (struct link_draw){ 0 };
+	if (!port->impaired)
+		return;
 	if (impair->jitter_ns)
 		extra += draw(port) * (double)impair->jitter_ns;
 	drawn->extra_ns = extra < UINT32_MAX ? (uint32_t)extra : UINT32_MAX;
-	drawn->replays = impair->loss > 0 ? draw_replays(port, rq, bits) : 0;
+	if (impair->loss > 0)
+		drawn->replays = draw_replays(port, rq, bits);
 }

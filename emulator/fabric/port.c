@@ -127,6 +127,7 @@ int fabric_attach(const struct fabric_config *config, struct fabric_port **resul
 	port->index = config->port;
 	port->ports = config->ports;
 	port->impair = config->impair;
+	port->impaired = port->impair.delay_ns || port->impair.jitter_ns || port->impair.loss > 0;
 	/* Each port draws its own sequence from the one seed. */
 	port->random = config->impair.seed * 0x9e3779b97f4a7c15ull + config->port + 1;
 	port->shm = &port->segment->shm->port[config->port];
