@@ -94,13 +94,14 @@ static bool sleep_on_socket(struct vu_server *server, int timeout_ms)
 {
 	struct pollfd fds[] = {
 		{ .fd = server->stop_fd, .events = POLLIN },
-		{ .fd = server->fd, .events = POLLIN },
+		{ .fd = server->fd, .events = POLLIN | POLLRDHUP },
 		{ .fd = server->listener, .events = POLLIN },
 	};
 
 	if (poll(fds, 3, timeout_ms) <= 0)
 		return true;
-	if (fds[2].revents && server->fd >= 0)
+	/* unless this one has just gone, and the other is the next host */
+	if (fds[2].revents && server->fd >= 0 && !(fds[1].revents & ~POLLIN))
 		turn_away(server);
 	return !fds[0].revents;
 }
