@@ -22,8 +22,8 @@
 #include <optinc/optinc.h>
 
 #define FORMAT_CASE_SEED	1
-#define FORMAT_CASE_COUNT_MAX	513
-#define FORMAT_CASE_BYTES	(4 * 520)	/* of one rank, at most; of a result too */
+#define FORMAT_CASE_COUNT_MAX	33025
+#define FORMAT_CASE_BYTES	(4 * 33032)	/* of one rank, at most; of a result too */
 
 /**
  * struct format_case - one request, with what every rank sends
@@ -32,7 +32,7 @@
  * @inputs: one array of optinc_data_bytes(@count, @dtype) bytes for each rank;
  *	they point into @data, so do not copy the struct
  *
- * What follows @inputs belongs to the generator. Over 32 KiB: make it static.
+ * What follows @inputs belongs to the generator. Over 2 MiB: make it static.
  */
 struct format_case {
 	const char *name;
@@ -48,6 +48,7 @@ struct format_case {
 	uint64_t seed;
 	uint64_t random;
 	unsigned int next;
+	uint32_t (*element)(struct format_case *c, unsigned int rank, size_t i);
 	/* of the block that is being filled */
 	uint32_t centre;	/* biased exponent that the values lie around */
 	uint32_t common;	/* random */
@@ -433,9 +434,10 @@ static const struct format_case_kind format_case_votes[] = {
 };
 
 /*
- * What the cases run through: each entry with every group size, four times.
- * The tables of kinds have odd lengths and the one of counts has eight, so
- * that a kind meets other counts and group sizes each time it comes round.
+ * What the cases run through: each entry with every group size, four times,
+ * and then the long requests. The tables of kinds have the lengths 19, 7 and 5
+ * and those of counts 8 and 6, so that a kind meets other counts and group
+ * sizes each time it comes round.
  */
 static const struct {
 	enum optinc_dtype dtype;
@@ -469,7 +471,10 @@ static const struct {
 
 #define FORMAT_CASE_ARRAY(a)	(sizeof(a) / sizeof((a)[0]))
 #define FORMAT_CASE_SLOTS	(4 * (OPTINC_MAX_RANKS - 1))
-#define FORMAT_CASES		(FORMAT_CASE_SLOTS * FORMAT_CASE_ARRAY(format_case_plan))
+#define FORMAT_CASE_SHORT	(FORMAT_CASE_SLOTS * FORMAT_CASE_ARRAY(format_case_plan))
+#define FORMAT_CASE_LONG	9	/* the last is the longest */
+#define FORMAT_CASES		\
+	(FORMAT_CASE_SHORT + FORMAT_CASE_LONG * FORMAT_CASE_ARRAY(format_case_plan))
 
 static inline void format_case_store(struct format_case *c, unsigned int rank, size_t i,
 				     uint32_t value)
@@ -503,40 +508,72 @@ static inline void format_case_init(struct format_case *c, uint64_t seed)
 	c->seed = seed;
 }
 
-/* The next case, or false when all FORMAT_CASES have been. */
-static inline bool format_case_next(struct format_case *c)
+/* Few elements, in one block to three. Returns what the kind follows from. */
+static inline unsigned int format_case_place_short(struct format_case *c, unsigned int plan,
+						   unsigned int slot)
 {
 	static const size_t counts[] = { 257, 0, 513, 7, 256, 1, 255, 64 };
+	unsigned int turn = slot + 7 * plan;
+
+	c->nranks = 2 + slot / 4;
+	c->count = counts[turn % FORMAT_CASE_ARRAY(counts)];
+	return turn;
+}
+
+/* Many blocks: where one is short, cards divide the work by other rules than for few. */
+static inline unsigned int format_case_place_long(struct format_case *c, unsigned int plan,
+						  unsigned int slot)
+{
+	static const unsigned int nranks[] = { 2, 3, 4, 7, 8, 12, 15, 16 };
+	static const size_t counts[] = { 4609, 2048, 2303, 5000, 1281, 2561 };
+	unsigned int turn = slot + FORMAT_CASE_LONG * plan;
+
+	if (slot < FORMAT_CASE_ARRAY(nranks)) {
+		c->nranks = nranks[slot];
+		c->count = counts[turn % FORMAT_CASE_ARRAY(counts)];
+	} else {
+		c->nranks = 2 + plan % 3;
+		c->count = FORMAT_CASE_COUNT_MAX;
+	}
+	return turn;
+}
+
+/* Case @number without its values and its parity, which format_case_fill() adds. */
+static inline void format_case_place(struct format_case *c, unsigned int number)
+{
+	bool is_long = number >= FORMAT_CASE_SHORT;
+	unsigned int n = is_long ? number - FORMAT_CASE_SHORT : number;
+	unsigned int slots = is_long ? FORMAT_CASE_LONG : FORMAT_CASE_SLOTS;
+	unsigned int plan = n / slots, slot = n % slots, turn;
 	const struct format_case_kind *kind;
-	unsigned int plan, slot, rank;
-	uint32_t lowest, r;
-	size_t i, end;
 
-	if (c->next >= FORMAT_CASES)
-		return false;
-	c->number = c->next++;
-	c->random = format_case_mix(c->seed) + c->number * UINT64_C(0xd1342543de82ef95);
-
-	plan = c->number / FORMAT_CASE_SLOTS;
-	slot = c->number % FORMAT_CASE_SLOTS;
+	c->number = number;
 	c->dtype = format_case_plan[plan].dtype;
 	c->redop = format_case_plan[plan].redop;
 	c->bits = format_case_plan[plan].bits;
 	c->flags = format_case_plan[plan].flags;
+	turn = is_long ? format_case_place_long(c, plan, slot) :
+			 format_case_place_short(c, plan, slot);
+	if (c->dtype == OPTINC_BIT)
+		kind = &format_case_votes[turn % FORMAT_CASE_ARRAY(format_case_votes)];
+	else if (c->dtype == OPTINC_I8 || c->dtype == OPTINC_I16)
+		kind = &format_case_raws[turn % FORMAT_CASE_ARRAY(format_case_raws)];
+	else
+		kind = &format_case_floats[turn % FORMAT_CASE_ARRAY(format_case_floats)];
+	c->name = kind->name;
+	c->element = kind->element;
+}
+
+static inline void format_case_fill(struct format_case *c)
+{
+	uint32_t lowest, r;
+	unsigned int rank;
+	size_t i, end;
+
+	c->random = format_case_mix(c->seed) + c->number * UINT64_C(0xd1342543de82ef95);
 	/* Votes know no parity, and card-interface.rst does not let them have one. */
 	if (format_case_random(c) & 1 && c->dtype != OPTINC_BIT)
 		c->flags |= OPTINC_SQE_PARITY;
-	c->nranks = 2 + slot / 4;
-	slot += 7 * plan;
-	c->count = counts[slot % FORMAT_CASE_ARRAY(counts)];
-	if (c->dtype == OPTINC_BIT)
-		kind = &format_case_votes[slot % FORMAT_CASE_ARRAY(format_case_votes)];
-	else if (c->dtype == OPTINC_I8 || c->dtype == OPTINC_I16)
-		kind = &format_case_raws[slot % FORMAT_CASE_ARRAY(format_case_raws)];
-	else
-		kind = &format_case_floats[slot % FORMAT_CASE_ARRAY(format_case_floats)];
-	c->name = kind->name;
-
 	for (rank = 0; rank < OPTINC_MAX_RANKS; rank++)
 		c->inputs[rank] = rank < c->nranks ? c->data[rank] : NULL;
 
@@ -551,11 +588,20 @@ static inline bool format_case_next(struct format_case *c)
 				     (format_case_exponent_max(c) - lowest + 1);
 		for (rank = 0; rank < c->nranks; rank++) {
 			for (i = c->first; i < end; i++) {
-				r = kind->element(c, rank, i);
+				r = c->element(c, rank, i);
 				format_case_store(c, rank, i, r);
 			}
 		}
 	}
+}
+
+/* The next case, or false when all FORMAT_CASES have been. */
+static inline bool format_case_next(struct format_case *c)
+{
+	if (c->next >= FORMAT_CASES)
+		return false;
+	format_case_place(c, c->next++);
+	format_case_fill(c);
 	return true;
 }
 

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Recompute number-format vectors from Documentation/number-format.rst.
 
-Reads what format_vectors writes (that program's source describes the text),
-from a file or standard input, computes each case anew and compares the bytes
-of the output and both counts. Prints "N passed, N failed"; the exit status is
-0 only if something was read, nothing failed and the file is complete.
+Reads what format_vectors and format_cards write (format_write.h describes the
+text), from a file or standard input, computes each case anew and compares the
+bytes of the output and both counts. Prints "N passed, N failed"; the exit
+status is 0 only if something was read, nothing failed and the file is complete.
 
 With --cover it fails too when the cases leave one of the format's corners
 out: a check that nothing could fail proves nothing.
@@ -25,7 +25,7 @@ BLOCK = 256
 FLOATS = {"f32": (4, 23, 8), "f16": (2, 10, 5), "bf16": (2, 7, 8)}
 RAWS = {"i8": 1, "i16": 2}
 
-COUNTS = (0, 1, 255, 256, 257, 513)
+COUNTS = (0, 1, 255, 256, 257, 513, 1281, 2048, 2303, 2561, 4609, 5000, 33025)
 
 
 class Malformed(Exception):
