@@ -67,8 +67,8 @@ int optinc_irq_setup(struct optinc_device *odev)
 		vector->index = i;
 		spin_lock_init(&vector->lock);
 		INIT_LIST_HEAD(&vector->qps);
-		snprintf(vector->name, sizeof(vector->name), i ? "optinc%d-io%u" : "optinc%d-admin",
-			 odev->id, i);
+		snprintf(vector->name, sizeof(vector->name), "optinc%d-%s%u", odev->id,
+			 i ? "io" : "admin", i);
 		ret = request_irq(pci_irq_vector(pdev, i), interrupt, 0, vector->name, vector);
 		if (ret)
 			goto free_irqs;
