@@ -44,6 +44,7 @@ build asan CC=gcc SANITIZE=address,undefined CFLAGS="-O1 -g -fno-omit-frame-poin
 for t in $(unit_tests asan); do
 	run "asan, ubsan: ${t#*/tests/}" "$t"
 done
+run "asan, ubsan: format_cards" "$BUILD/asan/tests/lib/format_cards"
 run "asan, ubsan: test_kill, 3 rounds of 32 MiB" "$BUILD/asan/tests/lib/test_kill" 3 32
 
 # Processes are beyond its sight; these have threads. Fences are too, but those
