@@ -47,7 +47,7 @@ static __attribute__((format(printf, 2, 3))) bool check(bool ok, const char *for
 	return ok;
 }
 
-static void give_up(const char *what)
+static __attribute__((noreturn)) void give_up(const char *what)
 {
 	printf("Bail out! %s: %s\n", what, strerror(errno));
 	exit(1);
