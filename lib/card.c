@@ -27,21 +27,6 @@ void copy_sized(void *to, size_t size, const void *from, size_t from_size)
 		memset((char *)to + common, 0, size - common);
 }
 
-static int refuse(struct optinc_open_error *error, enum optinc_reason reason, int err,
-		  const char *fmt, ...) __attribute__((format(printf, 4, 5)));
-
-static int refuse(struct optinc_open_error *error, enum optinc_reason reason, int err,
-		  const char *fmt, ...)
-{
-	va_list args;
-
-	error->reason = reason;
-	va_start(args, fmt);
-	vsnprintf(error->text, sizeof(error->text), fmt, args);
-	va_end(args);
-	return err;
-}
-
 static bool power_of_two(uint32_t x)
 {
 	return x && !(x & (x - 1));
@@ -54,25 +39,25 @@ static int check_query(struct optinc_query *q, struct optinc_open_error *error)
 	q->model[sizeof(q->model) - 1] = '\0';
 
 	if (q->interface_version >> 16 != INTERFACE_MAJOR)
-		return refuse(error, OPTINC_REASON_VERSION, -EPROTO,
+		return refuse_open(error, OPTINC_REASON_VERSION, -EPROTO,
 			      "the card speaks interface version %u, this library version %u: "
 			      "update the older of them", q->interface_version >> 16,
 			      INTERFACE_MAJOR);
 	if (q->format_version != OPTINC_FORMAT_VERSION)
-		return refuse(error, OPTINC_REASON_VERSION, -EPROTO,
+		return refuse_open(error, OPTINC_REASON_VERSION, -EPROTO,
 			      "the card has number format version %u, this library version %u: "
 			      "update the older of them", q->format_version,
 			      OPTINC_FORMAT_VERSION);
 	if (!(q->features & OPTINC_FEAT_USER_QUEUES))
-		return refuse(error, OPTINC_REASON_NO_ISOLATION, -EOPNOTSUPP,
+		return refuse_open(error, OPTINC_REASON_NO_ISOLATION, -EOPNOTSUPP,
 			      "the card does not isolate its users, so the driver gives queues "
 			      "only to processes with CAP_SYS_RAWIO");
 	if (q->node != OPTINC_NODE_CARD)
-		return refuse(error, OPTINC_REASON_NO_CARD, -ENOENT,
+		return refuse_open(error, OPTINC_REASON_NO_CARD, -ENOENT,
 			      "this is not a card's data node");
 	if (!power_of_two(q->page_size) || q->page_size < 4096 || q->page_size > 1U << 24 ||
 	    q->max_queue < 2 || !q->ports || q->port >= q->ports)
-		return refuse(error, OPTINC_REASON_CARD_FAILED, -EIO,
+		return refuse_open(error, OPTINC_REASON_CARD_FAILED, -EIO,
 			      "the card identifies itself with impossible values");
 	if (q->max_queue > OPTINC_MAX_QUEUE)
 		q->max_queue = OPTINC_MAX_QUEUE;
@@ -102,7 +87,7 @@ static int identify(struct optinc_card *card, struct optinc_open_error *error)
 	card->query.size = sizeof(card->query);
 	ret = card_ioctl(card, OPTINC_IOCTL_QUERY, &card->query);
 	if (ret < 0)
-		return refuse(error, OPTINC_REASON_CARD_FAILED, ret,
+		return refuse_open(error, OPTINC_REASON_CARD_FAILED, ret,
 			      "the card does not identify itself: %s", strerror(-ret));
 	ret = check_query(&card->query, error);
 	if (ret)
@@ -112,7 +97,7 @@ static int identify(struct optinc_card *card, struct optinc_open_error *error)
 					      card->query.doorbell_offset);
 	if (card->doorbell == MAP_FAILED) {
 		ret = errno ? -errno : -EIO;
-		return refuse(error, OPTINC_REASON_CARD_FAILED, ret,
+		return refuse_open(error, OPTINC_REASON_CARD_FAILED, ret,
 			      "the doorbell page cannot be mapped: %s", strerror(-ret));
 	}
 	return 0;

@@ -36,6 +36,18 @@ int fail(int error, const char *fmt, ...)
 	return error;
 }
 
+int refuse_open(struct optinc_open_error *error, enum optinc_reason reason, int err,
+		const char *fmt, ...)
+{
+	va_list args;
+
+	error->reason = reason;
+	va_start(args, fmt);
+	vsnprintf(error->text, sizeof(error->text), fmt, args);
+	va_end(args);
+	return err;
+}
+
 static const struct {
 	uint32_t status;
 	int error;

@@ -309,6 +309,9 @@ void group_free(struct optinc_group *group);
 /* Note the sentence for optinc_last_error() and return @error. */
 int fail(int error, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 int vfail(int error, const char *fmt, va_list args);
+/* Why a card was not opened. Returns @err. */
+int refuse_open(struct optinc_open_error *error, enum optinc_reason reason, int err,
+		const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 /* Errno of a card status; 0 for success, -EIO for one that does not exist. */
 int status_errno(uint32_t status);
 bool status_known(uint32_t status);

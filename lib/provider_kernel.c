@@ -29,44 +29,29 @@ static int fd_of(void *dev)
 	return (int)(intptr_t)dev;
 }
 
-static int refuse(struct optinc_open_error *error, enum optinc_reason reason, int err,
-		  const char *fmt, ...) __attribute__((format(printf, 4, 5)));
-
-static int refuse(struct optinc_open_error *error, enum optinc_reason reason, int err,
-		  const char *fmt, ...)
-{
-	va_list args;
-
-	error->reason = reason;
-	va_start(args, fmt);
-	vsnprintf(error->text, sizeof(error->text), fmt, args);
-	va_end(args);
-	return err;
-}
-
 static int explain_open(struct optinc_open_error *error, const char *node, int err)
 {
 	switch (err) {
 	case ENOENT:
 		if (access(sysfs_class_path, F_OK))
-			return refuse(error, OPTINC_REASON_NO_DRIVER, -ENOENT,
+			return refuse_open(error, OPTINC_REASON_NO_DRIVER, -ENOENT,
 				      "the driver is not loaded: modprobe optinc");
-		return refuse(error, OPTINC_REASON_NO_CARD, -ENOENT,
+		return refuse_open(error, OPTINC_REASON_NO_CARD, -ENOENT,
 			      "there is no %s; \"optinc list\" shows the cards", node);
 	case ENODEV:
 	case ENXIO:
-		return refuse(error, OPTINC_REASON_NO_CARD, -ENOENT,
+		return refuse_open(error, OPTINC_REASON_NO_CARD, -ENOENT,
 			      "the card behind %s is gone", node);
 	case EACCES:
 	case EPERM:
-		return refuse(error, OPTINC_REASON_NO_PERMISSION, -EACCES,
+		return refuse_open(error, OPTINC_REASON_NO_PERMISSION, -EACCES,
 			      "no permission to open %s: add yourself to the group optinc and "
 			      "log in again", node);
 	case EBUSY:
-		return refuse(error, OPTINC_REASON_BUSY, -EBUSY,
+		return refuse_open(error, OPTINC_REASON_BUSY, -EBUSY,
 			      "%s has no room for another user", node);
 	default:
-		return refuse(error, OPTINC_REASON_CARD_FAILED, -err, "%s: %s", node,
+		return refuse_open(error, OPTINC_REASON_CARD_FAILED, -err, "%s: %s", node,
 			      strerror(err));
 	}
 }
@@ -130,7 +115,7 @@ static int card_open(const char *rest, void **dev, struct optinc_open_error *err
 	int number = parse_number(rest);
 
 	if (number < 0)
-		return refuse(error, OPTINC_REASON_BAD_URI, -EINVAL,
+		return refuse_open(error, OPTINC_REASON_BAD_URI, -EINVAL,
 			      "what follows \"card:\" is the number of a card");
 	return open_node(number, dev, error);
 }
@@ -181,14 +166,14 @@ static int pci_open(const char *rest, void **dev, struct optinc_open_error *erro
 	int number;
 
 	if (!normalise_slot(rest, slot, sizeof(slot)))
-		return refuse(error, OPTINC_REASON_BAD_URI, -EINVAL,
+		return refuse_open(error, OPTINC_REASON_BAD_URI, -EINVAL,
 			      "what follows \"pci:\" is an address like 0000:03:00.0");
 	if (access(sysfs_class_path, F_OK))
-		return refuse(error, OPTINC_REASON_NO_DRIVER, -ENOENT,
+		return refuse_open(error, OPTINC_REASON_NO_DRIVER, -ENOENT,
 			      "the driver is not loaded: modprobe optinc");
 	number = find_slot(slot);
 	if (number < 0)
-		return refuse(error, OPTINC_REASON_NO_CARD, -ENOENT,
+		return refuse_open(error, OPTINC_REASON_NO_CARD, -ENOENT,
 			      "the driver has no card at %s; \"optinc list\" shows the cards",
 			      slot);
 	return open_node(number, dev, error);
