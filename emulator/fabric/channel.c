@@ -86,6 +86,11 @@ static bool all_posted(struct fabric_channel *ch)
 	return true;
 }
 
+bool channel_has_posts(struct fabric_channel *ch)
+{
+	return all_posted(ch);
+}
+
 /*
  * Peers are often about to post: a short look is cheaper than another round.
  * It comes before waking those who sleep, which waits for the post to be
@@ -190,6 +195,7 @@ static void finish(struct fabric_channel *ch)
 	if (ch->port->impair.pace &&
 	    fabric_clock_ns() < ch->now.started_ns + rq->wire_ns) {
 		ch->now.stage = STAGE_PACE;
+		wake_sleepers(ch);
 		return;
 	}
 	complete(ch, OPTINC_ST_SUCCESS, OPTINC_NO_RANK, 0);
@@ -241,7 +247,7 @@ static bool start(struct fabric_channel *ch, struct fabric_request *rq)
 	if (ch->port->impair.mute_after &&
 	    ch->port->requests_begun >= ch->port->impair.mute_after) {
 		watch(ch);
-		return false;
+		return ch->state != OPTINC_GROUP_READY;
 	}
 	/* What nobody can have completed without us fails if the epoch has ended. */
 	if (watch_gave_up(ch))
@@ -348,7 +354,9 @@ bool channel_step(struct fabric_channel *ch)
 	}
 	if (!all_posted_soon(ch)) {
 		watch(ch);
-		return false;
+		/* it may have ended the epoch, or seen the last post */
+		return ch->state != OPTINC_GROUP_READY ||
+		       ch->seen == (1u << ch->join.nranks) - 1;
 	}
 	channel_moved(ch);
 	if (ch->now.stage == STAGE_HEADERS)
@@ -370,7 +378,9 @@ static struct fabric_channel *find_key(struct fabric_port *port, const uint8_t *
 
 static int free_channel(struct fabric_port *port)
 {
-	for (unsigned int i = 0; i < FABRIC_MAX_CHANNELS; i++)
+	if (__builtin_popcount(port->channels_used) == FABRIC_MAX_CHANNELS)
+		return -ENOSPC;
+	for (unsigned int i = 0; i < SEGMENT_CHANNELS; i++)
 		if (!(port->channels_used & 1u << i) && join_settled(port, i))
 			return (int)i;
 	return -ENOSPC;

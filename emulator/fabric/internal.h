@@ -155,6 +155,8 @@ const struct shm_channel *join_peer_channel(const struct fabric_port *port,
 
 /* channel.c */
 bool channel_step(struct fabric_channel *ch);
+/* Has every rank posted the step that is waited for? */
+bool channel_has_posts(struct fabric_channel *ch);
 /* The epoch ends: peers are told, requests completed. Returns a negative errno. */
 int channel_fail(struct fabric_channel *ch, uint32_t status, unsigned int peer,
 		 unsigned int mismatch);

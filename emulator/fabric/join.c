@@ -36,7 +36,7 @@ struct offer {
 const struct shm_channel *join_peer_channel(const struct fabric_port *port,
 					    unsigned int peer_port, unsigned int channel)
 {
-	if (peer_port >= port->ports || channel >= FABRIC_MAX_CHANNELS)
+	if (peer_port >= port->ports || channel >= SEGMENT_CHANNELS)
 		return NULL;
 	return &port->segment->shm->port[peer_port].channel[channel];
 }
@@ -130,7 +130,7 @@ static unsigned int find_offers(struct fabric_channel *ch, struct candidate *lis
 	unsigned int n = 0;
 
 	for (unsigned int p = 0; p < ch->port->ports; p++) {
-		for (unsigned int c = 0; c < FABRIC_MAX_CHANNELS; c++) {
+		for (unsigned int c = 0; c < SEGMENT_CHANNELS; c++) {
 			struct candidate found = { .port = (uint8_t)p, .channel = (uint8_t)c };
 			unsigned int i;
 

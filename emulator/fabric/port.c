@@ -94,6 +94,24 @@ static int check_config(const struct fabric_config *config, char *error, size_t 
 	return 0;
 }
 
+/*
+ * Whoever had the port before may have died: its groups are over. Peers see
+ * that by the process, but only while they look; what they read of its slots
+ * they have done with then.
+ */
+static void bury_predecessor(struct shm_port *shm)
+{
+	for (int i = 0; i < SEGMENT_CHANNELS; i++) {
+		struct shm_channel *ctl = &shm->channel[i];
+		uint64_t generation = atomic_load(&ctl->join.generation);
+
+		if (atomic_load(&ctl->abort) >> 32 != generation)
+			atomic_store(&ctl->abort, generation << 32 | OPTINC_ST_PEER_LOST << 16 |
+						  (ctl->join.rank & 0xff) << 8);
+		atomic_store(&ctl->join.state, SHM_IDLE);
+	}
+}
+
 static void free_port(struct fabric_port *port)
 {
 	free(port->scratch);
@@ -133,8 +151,7 @@ int fabric_attach(const struct fabric_config *config, struct fabric_port **resul
 	port->shm = &port->segment->shm->port[config->port];
 	note_cpus(port->shm);
 	atomic_store(&port->shm->asleep, 0);
-	for (int i = 0; i < FABRIC_MAX_CHANNELS; i++)
-		atomic_store(&port->shm->channel[i].join.state, SHM_IDLE);
+	bury_predecessor(port->shm);
 	atomic_store(&port->shm->pid, (uint32_t)getpid());
 	*result = port;
 	return 0;

@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <stdlib.h>
@@ -54,21 +55,37 @@ static int file_lock(int fd, short type, off_t start, off_t len)
 	return fcntl(fd, F_SETLK, &lock) ? -errno : 0;
 }
 
-/* The pid that holds a lock in the range, 0 if no other process does. */
-static pid_t lock_holder(int fd, off_t start, off_t len)
+/*
+ * Does another process hold a lock in the range? @pid, or NULL, is told which;
+ * 0 if it is of another PID namespace, which has no number here.
+ */
+static bool lock_held(int fd, off_t start, off_t len, pid_t *pid)
 {
 	struct flock lock = {
 		.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = start, .l_len = len,
 	};
 
-	if (fcntl(fd, F_GETLK, &lock))
-		return 0;
-	return lock.l_type == F_UNLCK ? 0 : lock.l_pid;
+	if (fcntl(fd, F_GETLK, &lock) || lock.l_type == F_UNLCK)
+		return false;
+	if (pid)
+		*pid = lock.l_pid;
+	return true;
+}
+
+static const char *holder(int fd, off_t start, char *text, size_t size)
+{
+	pid_t pid = 0;
+
+	if (lock_held(fd, start, 1, &pid) && pid > 0)
+		snprintf(text, size, "process %d", pid);
+	else
+		snprintf(text, size, "another process");
+	return text;
 }
 
 static bool any_port_held(int fd)
 {
-	return lock_holder(fd, PORT_LOCK(0), FABRIC_MAX_PORTS) != 0;
+	return lock_held(fd, PORT_LOCK(0), FABRIC_MAX_PORTS, NULL);
 }
 
 /* Others hold it for microseconds, unless they are stopped. */
@@ -110,7 +127,7 @@ static size_t control_bytes(unsigned int ports)
 
 static size_t total_bytes(unsigned int ports)
 {
-	return control_bytes(ports) + ports * FABRIC_MAX_CHANNELS * CHANNEL_DATA_BYTES;
+	return control_bytes(ports) + ports * SEGMENT_CHANNELS * CHANNEL_DATA_BYTES;
 }
 
 /* Remove what dead processes left behind under other names of this user. */
@@ -154,6 +171,22 @@ static int check_owner(int fd, const char *name, char *error, size_t size)
 	return st.st_nlink ? 0 : -ESTALE;
 }
 
+/*
+ * Back part of the file with memory. Some kernels give it all back when a
+ * signal comes, so that a profiler's would fail it again and again.
+ */
+static int reserve(int fd, off_t start, off_t len)
+{
+	sigset_t all, old;
+	int ret;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	ret = posix_fallocate(fd, start, len);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return -ret;
+}
+
 /* Under the init lock, with nobody attached: begin afresh. */
 static int make_segment(struct segment *s, char *error, size_t size)
 {
@@ -162,11 +195,11 @@ static int make_segment(struct segment *s, char *error, size_t size)
 
 	if (ftruncate(s->fd, 0) || ftruncate(s->fd, (off_t)s->bytes))
 		return -errno;
-	ret = posix_fallocate(s->fd, 0, (off_t)control);
+	ret = reserve(s->fd, 0, (off_t)control);
 	if (ret) {
 		snprintf(error, size, "no room for the fabric in " SHM_DIR ": %zu bytes are needed; free some there or enlarge it",
 			 control);
-		return -ret;
+		return ret;
 	}
 	sweep_stale(s->name);
 	return 0;
@@ -214,6 +247,7 @@ static int check_segment(struct segment *s, char *error, size_t size)
 /* Open or make the file, under its init lock, which stays held. */
 static int open_locked(struct segment *s, char *error, size_t size)
 {
+	char text[32];
 	int ret;
 
 	do {
@@ -225,8 +259,8 @@ static int open_locked(struct segment *s, char *error, size_t size)
 		}
 		ret = lock_init(s->fd);
 		if (ret == -EBUSY)
-			snprintf(error, size, "process %d holds the fabric's lock and does not let go",
-				 lock_holder(s->fd, INIT_LOCK, 1));
+			snprintf(error, size, "%s holds the fabric's lock and does not let go",
+				 holder(s->fd, INIT_LOCK, text, sizeof(text)));
 		if (!ret)
 			ret = check_owner(s->fd, s->name, error, size);
 		if (ret)
@@ -254,6 +288,8 @@ static int segment_open(struct segment *s, char *error, size_t size)
 	if (ret) {
 		if (s->shm)
 			munmap(s->shm, s->bytes);
+		if (fresh)
+			shm_unlink(s->name);
 		close(s->fd);
 	}
 	return ret;
@@ -261,6 +297,7 @@ static int segment_open(struct segment *s, char *error, size_t size)
 
 static int take_port(struct segment *s, unsigned int port, char *error, size_t size)
 {
+	char text[32];
 	int ret;
 
 	if (s->held & 1u << port) {
@@ -269,8 +306,8 @@ static int take_port(struct segment *s, unsigned int port, char *error, size_t s
 	}
 	ret = file_lock(s->fd, F_WRLCK, PORT_LOCK(port), 1);
 	if (ret == -EAGAIN || ret == -EACCES) {
-		snprintf(error, size, "port %u of the fabric is held by process %d", port,
-			 lock_holder(s->fd, PORT_LOCK(port), 1));
+		snprintf(error, size, "port %u of the fabric is held by %s", port,
+			 holder(s->fd, PORT_LOCK(port), text, sizeof(text)));
 		return -EBUSY;
 	}
 	if (ret)
@@ -384,20 +421,19 @@ bool segment_alive(struct segment *s, unsigned int port)
 	bool alive;
 
 	pthread_mutex_lock(&registry_lock);
-	alive = s->held & 1u << port || lock_holder(s->fd, PORT_LOCK(port), 1) != 0;
+	alive = s->held & 1u << port || lock_held(s->fd, PORT_LOCK(port), 1, NULL);
 	pthread_mutex_unlock(&registry_lock);
 	return alive;
 }
 
 static size_t slots_offset(const struct segment *s, unsigned int port, unsigned int channel)
 {
-	return s->data_offset + (port * FABRIC_MAX_CHANNELS + channel) * CHANNEL_DATA_BYTES;
+	return s->data_offset + (port * SEGMENT_CHANNELS + channel) * CHANNEL_DATA_BYTES;
 }
 
 int segment_reserve(struct segment *s, unsigned int port, unsigned int channel)
 {
-	return -posix_fallocate(s->fd, (off_t)slots_offset(s, port, channel),
-				(off_t)CHANNEL_DATA_BYTES);
+	return reserve(s->fd, (off_t)slots_offset(s, port, channel), (off_t)CHANNEL_DATA_BYTES);
 }
 
 struct shm_slot *segment_slots(struct segment *s, unsigned int port, unsigned int channel)

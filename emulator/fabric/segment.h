@@ -15,7 +15,7 @@
 
 #include "emulator/fabric/fabric.h"
 
-#define SEGMENT_MAGIC		0x4f494e4346414203ULL
+#define SEGMENT_MAGIC		0x4f494e4346414204ULL
 #define SEGMENT_LINE		64
 
 #define CHUNK			32768	/* elements that travel in one step */
@@ -25,6 +25,8 @@
 #define SHARE_BYTES		((CHUNK_BLOCKS / 3 + 1) * OPTINC_BLOCK * 4)
 #define SLOTS			4
 #define POST_INLINE		32
+/* Of a port: its groups', and those of groups it left that a peer may still read. */
+#define SEGMENT_CHANNELS	(2 * FABRIC_MAX_CHANNELS)
 #define FABRIC_CPU_WORDS	16	/* bitmap; processors beyond are not counted */
 
 /* What the ranks of a group must agree on, and what the lanes add. */
@@ -96,7 +98,7 @@ struct shm_port {
 	alignas(SEGMENT_LINE) _Atomic uint32_t asleep;	/* futex; others clear it */
 	alignas(SEGMENT_LINE) _Atomic uint32_t pid;
 	uint64_t cpus[FABRIC_CPU_WORDS];	/* that it may run on */
-	struct shm_channel channel[FABRIC_MAX_CHANNELS];
+	struct shm_channel channel[SEGMENT_CHANNELS];
 };
 
 struct shm_segment {

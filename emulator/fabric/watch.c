@@ -36,6 +36,17 @@ static bool passes_on(uint32_t status)
 	}
 }
 
+/*
+ * Nothing is waited for: the request goes on, whatever a peer does now. One
+ * that left or died after it had completed a request had seen the posts of all
+ * ranks; having seen that it left, we see them too, if we look again.
+ */
+static bool has_all(struct fabric_channel *ch)
+{
+	return ch->head && (ch->now.stage == STAGE_PACE ||
+			    (ch->now.stage != STAGE_START && channel_has_posts(ch)));
+}
+
 static bool peer_gave_up(struct fabric_channel *ch, unsigned int rank)
 {
 	const struct peer *peer = &ch->peer[rank];
@@ -56,6 +67,8 @@ static bool peer_gave_up(struct fabric_channel *ch, unsigned int rank)
 		about = rank;
 		word = 0;
 	}
+	if (has_all(ch))
+		return false;
 	channel_fail(ch, status, about, (uint32_t)word & 0xff);
 	return true;
 }
@@ -67,6 +80,9 @@ static bool peer_died(struct fabric_channel *ch, unsigned int rank)
 
 	if (atomic_load(&shm->port[peer->port].pid) == peer->pid &&
 	    segment_alive(ch->port->segment, peer->port))
+		return false;
+	atomic_thread_fence(memory_order_acquire);
+	if (has_all(ch))
 		return false;
 	channel_fail(ch, OPTINC_ST_PEER_LOST, rank, 0);
 	return true;
@@ -117,7 +133,7 @@ void watch(struct fabric_channel *ch)
 		if (any(ch, others, peer_died))
 			return;
 	}
-	if (now - ch->idle_since_ns >= ch->join.deadline_ms * NSEC_PER_MSEC)
+	if (now - ch->idle_since_ns >= ch->join.deadline_ms * NSEC_PER_MSEC && !has_all(ch))
 		channel_fail(ch, OPTINC_ST_TIMEOUT,
 			     missing ? (unsigned int)__builtin_ctz(missing) : ch->join.rank, 0);
 }
