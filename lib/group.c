@@ -204,6 +204,9 @@ static int offer(struct optinc_group *group)
 		return fail(ret, "the fabric cannot take another group now");
 	case -EEXIST:
 		return fail(ret, "key: this card is in a group with that key already");
+	case -ENOMEM:
+		return fail(ret, "no memory for another group on the card or its fabric; an "
+			    "emulated fabric takes it from /dev/shm: free some there or enlarge it");
 	case -ENODEV:
 		return fail(ret, CARD_GONE);
 	default:
