@@ -35,8 +35,8 @@ run() {	# run NAME COMMAND
 	ok $? "$name"
 }
 
-unit_tests() {	# all but the one that is about time and size
-	find "$BUILD/$1/tests" -name 'test_*' -type f ! -name test_kill | sort
+unit_tests() {	# all but those that are about time and size
+	find "$BUILD/$1/tests" -name 'test_*' -type f ! -name test_kill ! -name test_stress | sort
 }
 
 build clang CC=clang
@@ -46,6 +46,7 @@ for t in $(unit_tests asan); do
 done
 run "asan, ubsan: format_cards" "$BUILD/asan/tests/lib/format_cards"
 run "asan, ubsan: test_kill, 3 rounds of 32 MiB" "$BUILD/asan/tests/lib/test_kill" 3 32
+run "asan, ubsan: test_stress, 10 s" "$BUILD/asan/tests/lib/test_stress" 10
 
 # Processes are beyond its sight; these have threads. Fences are too, but those
 # only order atomic words.
