@@ -35,10 +35,11 @@
 #define PATIENCE_MS	20000		/* for what has to happen */
 #define QUIET_MS	50		/* for what must not */
 #define NOBODY		65534
+#define SKIPPED		255		/* how a fixture ends a test: it would run otherwise */
 
 #define must(x)		((x) ? (void)0 : die(__FILE__, __LINE__, #x))
 
-static inline void __attribute__((noreturn)) die(const char *file, int line, const char *what)
+static inline void die(const char *file, int line, const char *what)
 {
 	fprintf(stderr, "# %s:%d: %s failed, errno %d: %s\n", file, line, what, errno,
 		strerror(errno));

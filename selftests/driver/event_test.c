@@ -8,42 +8,8 @@
 
 #define ROUNDS	2000U
 
-FIXTURE(event)
-{
-	struct card card;
-	struct queue queue;
-	int fd;
-};
-
-FIXTURE_SETUP(event)
-{
-	self->fd = eventfd(0, EFD_CLOEXEC);
-	must_open(&self->card, 0);
-	must_create_queue(&self->card, &self->queue, 16, 16, self->fd);
-}
-
-FIXTURE_TEARDOWN(event)
-{
-}
-
-static short node_events(int fd, int ms)
-{
-	struct pollfd p = { .fd = fd, .events = POLLIN | POLLOUT | POLLPRI };
-
-	return poll(&p, 1, ms) < 0 ? -1 : p.revents;
-}
-
-static void must_reset(unsigned int number)
-{
-	struct optinc_reset reset = { .size = sizeof(reset) };
-	int ctl = open_node("ctl", number);
-
-	must(!call(ctl, OPTINC_IOCTL_RESET, &reset));
-	close(ctl);
-}
-
 /* Interrupts of card 0 that the machine has counted, on all vectors or those of queues */
-static unsigned long interrupts(const char *prefix)
+static unsigned long count_interrupts(const char *prefix)
 {
 	char line[4096], *p, *end;
 	unsigned long sum = 0, n;
@@ -62,6 +28,76 @@ static unsigned long interrupts(const char *prefix)
 	return sum;
 }
 
+static bool has_vector(const char *prefix)
+{
+	char line[4096];
+	bool found = false;
+	FILE *file = fopen("/proc/interrupts", "r");
+
+	must(file);
+	while (fgets(line, sizeof(line), file))
+		found = found || strstr(line, prefix);
+	fclose(file);
+	return found;
+}
+
+/*
+ * The driver signals all queues of a vector, and a card with one vector has
+ * the admin queue there too: then there may be more signals, never fewer.
+ */
+static bool own_vector;
+
+FIXTURE(event)
+{
+	struct card card;
+	struct queue queue;
+	int fd;
+};
+
+FIXTURE_SETUP(event)
+{
+	self->fd = eventfd(0, EFD_CLOEXEC);
+	must_open(&self->card, 0);
+	must_create_queue(&self->card, &self->queue, 16, 16, self->fd);
+	own_vector = has_vector("optinc0-io");
+	if (!own_vector)
+		await_signal(self->fd, QUIET_MS);
+}
+
+FIXTURE_TEARDOWN(event)
+{
+}
+
+/* How often it was signalled, once included at least; -1 if it was not */
+static int signals(int fd)
+{
+	int n = await_signal(fd, PATIENCE_MS);
+
+	return own_vector || n < 1 ? n : 1;
+}
+
+/* No signal that cannot be explained */
+static bool quiet(int fd)
+{
+	return await_signal(fd, QUIET_MS) == -1 || !own_vector;
+}
+
+static short node_events(int fd, int ms)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN | POLLOUT | POLLPRI };
+
+	return poll(&p, 1, ms) < 0 ? -1 : p.revents;
+}
+
+static void must_reset(unsigned int number)
+{
+	struct optinc_reset reset = { .size = sizeof(reset) };
+	int ctl = open_node("ctl", number);
+
+	must(!call(ctl, OPTINC_IOCTL_RESET, &reset));
+	close(ctl);
+}
+
 TEST_F(event, not_without_arming)
 {
 	unsigned int i;
@@ -70,34 +106,34 @@ TEST_F(event, not_without_arming)
 		post_nop(&self->queue, (uint16_t)i);
 		ASSERT_EQ(OPTINC_ST_SUCCESS, await_status(&self->queue));
 	}
-	EXPECT_EQ(-1, await_signal(self->fd, QUIET_MS));
+	EXPECT_TRUE(quiet(self->fd));
 }
 
 /* Who polls makes no interrupt, on any vector. */
 TEST_F(event, polling_makes_no_interrupt)
 {
-	unsigned long before = interrupts("optinc0-"), i;
+	unsigned long before = count_interrupts("optinc0-"), i;
 
 	ASSERT_LT(0, before);
 	for (i = 0; i < 1000; i++) {
 		post_nop(&self->queue, (uint16_t)i);
 		ASSERT_EQ(OPTINC_ST_SUCCESS, await_status(&self->queue));
 	}
-	EXPECT_EQ(before, interrupts("optinc0-"));
+	EXPECT_EQ(before, count_interrupts("optinc0-"));
 }
 
 TEST_F(event, armed_before)
 {
 	arm(&self->queue, 0);
-	EXPECT_EQ(-1, await_signal(self->fd, QUIET_MS));
+	EXPECT_TRUE(quiet(self->fd));
 	post_nop(&self->queue, 1);
-	EXPECT_EQ(1, await_signal(self->fd, PATIENCE_MS));
+	EXPECT_EQ(1, signals(self->fd));
 	EXPECT_TRUE(is_done(&self->queue));
 	/* used up */
 	EXPECT_EQ(OPTINC_ST_SUCCESS, await_status(&self->queue));
 	post_nop(&self->queue, 2);
 	EXPECT_EQ(OPTINC_ST_SUCCESS, await_status(&self->queue));
-	EXPECT_EQ(-1, await_signal(self->fd, QUIET_MS));
+	EXPECT_TRUE(quiet(self->fd));
 }
 
 /* An index that differs from the ring's tail signals at once. */
@@ -112,16 +148,16 @@ TEST_F(event, armed_after)
 	EXPECT_EQ(OPTINC_ST_SUCCESS, await_status(&self->queue));
 	for (i = 0; i < ARRAY_SIZE(wrong); i++) {
 		arm(&self->queue, (uint32_t)wrong[i]);
-		EXPECT_EQ(1, await_signal(self->fd, PATIENCE_MS)) TH_LOG("%d", wrong[i]);
+		EXPECT_EQ(1, signals(self->fd)) TH_LOG("%d", wrong[i]);
 	}
-	EXPECT_EQ(-1, await_signal(self->fd, QUIET_MS));
+	EXPECT_TRUE(quiet(self->fd));
 	/* armed twice is armed once */
 	arm(&self->queue, 2);
 	arm(&self->queue, 2);
 	post_nop(&self->queue, 3);
-	EXPECT_EQ(1, await_signal(self->fd, PATIENCE_MS));
+	EXPECT_EQ(1, signals(self->fd));
 	post_nop(&self->queue, 4);
-	EXPECT_EQ(-1, await_signal(self->fd, QUIET_MS));
+	EXPECT_TRUE(quiet(self->fd));
 }
 
 /* Consume, arm, sleep; the completion comes before, between or after. */
@@ -197,7 +233,7 @@ TEST_F(event, shared)
 		must_create_queue(&self->card, &q[i], 4, 4, i < 4 ? self->fd : own[i]);
 		arm(&q[i], 0);
 	}
-	EXPECT_EQ(-1, await_signal(self->fd, QUIET_MS));
+	EXPECT_TRUE(quiet(self->fd));
 	for (i = 0; i < 8; i++)
 		post_nop(&q[i], 1);
 	while (n < 4) {
@@ -225,7 +261,7 @@ TEST_F(event, closed_eventfd)
 	close(self->fd);
 	arm(&self->queue, 0);
 	post_nop(&self->queue, 1);
-	EXPECT_EQ(1, await_signal(fd, PATIENCE_MS));
+	EXPECT_EQ(1, signals(fd));
 	close(fd);
 	arm(&self->queue, 0);
 	EXPECT_EQ(OPTINC_ST_SUCCESS, await_status(&self->queue));
@@ -240,23 +276,23 @@ TEST_F(event, destroyed)
 	arm(&self->queue, 0);
 	EXPECT_EQ(0, destroy_queue(&self->queue));
 	ring_doorbell(&self->card, OPTINC_DB_CQ_ARM, self->queue.id, 5);
-	EXPECT_EQ(-1, await_signal(self->fd, QUIET_MS));
+	EXPECT_TRUE(quiet(self->fd));
 }
 
 /* A queue without an eventfd can be armed in vain. */
 TEST_F(event, without)
 {
-	unsigned long before = interrupts("optinc0-");
+	unsigned long before = count_interrupts("optinc0-");
 	struct queue q;
 
 	must_create_queue(&self->card, &q, 4, 4, -1);
-	before = interrupts("optinc0-io");
+	before = count_interrupts("optinc0-io");
 	arm(&q, 5);
 	arm(&q, 0);
 	post_nop(&q, 1);
 	EXPECT_EQ(OPTINC_ST_SUCCESS, await_status(&q));
 	usleep(QUIET_MS * 1000);
-	EXPECT_EQ(before, interrupts("optinc0-io"));
+	EXPECT_EQ(before, count_interrupts("optinc0-io"));
 }
 
 /* Section 9, as sleepers see it */

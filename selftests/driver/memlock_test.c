@@ -309,15 +309,14 @@ TEST_F(memory, close_by_child)
 /* A new program does not inherit the charge, and cannot underflow it. */
 TEST_F(memory, exec)
 {
+	static const char none[] = "grep -q '^VmPin:.* 0 kB' /proc/self/status";
 	char script[160];
 	pid_t pid;
 	int status, fd;
 
 	must_reg(&self->card, self->memory, 20 * self->page);
 	fd = dup(self->card.fd);	/* without O_CLOEXEC */
-	snprintf(script, sizeof(script),
-		 "grep -q '^VmPin:.* 0 kB' /proc/self/status && exec %d>&- && "
-		 "grep -q '^VmPin:.* 0 kB' /proc/self/status", fd);
+	snprintf(script, sizeof(script), "%s && exec %d>&- && %s", none, fd, none);
 	pid = fork();
 	ASSERT_LE(0, pid);
 	if (!pid) {
