@@ -105,6 +105,7 @@ struct fabric_channel {
 
 	uint32_t idle_polls;
 	uint64_t idle_since_ns;		/* 0: something moved since the last look */
+	uint64_t looked_ns;
 	uint64_t alive_check_ns;
 	uint64_t join_deadline_ns;
 	uint64_t join_scan_ns;

@@ -213,6 +213,26 @@ void fabric_kick(struct fabric_port *port)
 	port_wake(port->shm);
 }
 
+/* No longer than until a completion that is held back is due. */
+static uint64_t until_due(const struct fabric_port *port, uint64_t timeout_ns)
+{
+	const struct fabric_channel *ch;
+	uint64_t now, due;
+
+	if (!port->impair.pace)
+		return timeout_ns;
+	now = fabric_clock_ns();
+	for (ch = port->channels; ch; ch = ch->next) {
+		if (ch->now.stage != STAGE_PACE)
+			continue;
+		due = ch->now.started_ns + ch->head->wire_ns;
+		due = due > now ? due - now : 0;
+		if (due < timeout_ns)
+			timeout_ns = due;
+	}
+	return timeout_ns;
+}
+
 void fabric_sleep(struct fabric_port *port, uint64_t timeout_ns, bool (*recheck)(void *arg),
 		  void *arg)
 {
@@ -220,6 +240,7 @@ void fabric_sleep(struct fabric_port *port, uint64_t timeout_ns, bool (*recheck)
 
 	if (timeout_ns > SLEEP_MAX_NS)
 		timeout_ns = SLEEP_MAX_NS;
+	timeout_ns = until_due(port, timeout_ns);
 	ts = (struct timespec){ .tv_nsec = (long)timeout_ns };
 	atomic_store(&port->shm->asleep, 1);
 	atomic_thread_fence(memory_order_seq_cst);

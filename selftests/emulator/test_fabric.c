@@ -46,13 +46,16 @@ static struct fabric_config config_of(unsigned int p)
 	return config;
 }
 
+static unsigned int deadline_ms = 5000;
+static uint64_t delay_ns = 50000000;
+
 static void attach(unsigned int p, bool pace)
 {
 	struct fabric_config config = config_of(p);
 	char error[256];
 
 	config.impair.pace = pace;
-	config.impair.delay_ns = pace ? 50000000 : 0;
+	config.impair.delay_ns = pace ? delay_ns : 0;
 	assert_int_equal(fabric_attach(&config, &port[p], error, sizeof(error)), 0);
 }
 
@@ -61,7 +64,7 @@ static int offer(unsigned int p, unsigned int nranks, unsigned int key,
 {
 	struct fabric_join join = {
 		.key = { 1, (uint8_t)key, (uint8_t)(key >> 8) }, .rank = p, .nranks = nranks,
-		.bits = 8, .format = OPTINC_FORMAT_VERSION, .dtypes = 1, .deadline_ms = 5000,
+		.bits = 8, .format = OPTINC_FORMAT_VERSION, .dtypes = 1, .deadline_ms = deadline_ms,
 	};
 
 	return fabric_join(port[p], &join, changed, NULL, ch);
@@ -151,6 +154,67 @@ static void nor_while_a_completion_is_held_back(void **state)
 {
 	(void)state;
 	what_a_leaver_completed(fabric_leave, true);
+}
+
+/* All ranks of a job are stopped, and go on later: that makes none of them late. */
+static void who_does_not_look_blames_nobody(void **state)
+{
+	uint64_t since;
+
+	(void)state;
+	deadline_ms = 300;
+	join_all(false);
+	submit(0);
+	for (unsigned int i = 0; i < 1000; i++)
+		fabric_step(port[0]);
+	usleep(600000);
+	for (unsigned int i = 0; i < 1000; i++)
+		fabric_step(port[0]);
+	assert_int_equal(request[0].status, MARK);
+	submit(1);
+	submit(2);
+	while (request[0].status == MARK)
+		step_all(RANKS);
+	assert_int_equal(request[0].status, OPTINC_ST_SUCCESS);
+
+	/* who does look finds who is late */
+	submit(0);
+	since = fabric_clock_ns();
+	while (request[0].status == MARK)
+		fabric_step(port[0]);
+	assert_int_equal(request[0].status, OPTINC_ST_TIMEOUT);
+	assert_true(fabric_clock_ns() - since >= 300000000);
+	deadline_ms = 5000;
+	detach_all();
+}
+
+/* Modelled time passes, and no more than that, also where the card sleeps. */
+static void held_back_no_longer_than_modelled(void **state)
+{
+	uint64_t since, shortest = UINT64_MAX;
+
+	(void)state;
+	delay_ns = 3000000;
+	join_all(true);
+	for (unsigned int i = 0; i < 20; i++) {
+		since = fabric_clock_ns();
+		for (unsigned int p = 0; p < RANKS; p++) {
+			submit(p);
+			fabric_step(port[p]);
+		}
+		while (request[0].status == MARK)
+			if (!fabric_step(port[0]))
+				fabric_sleep(port[0], 20000000, NULL, NULL);
+		since = fabric_clock_ns() - since;
+		assert_true(since >= delay_ns);
+		if (since < shortest)
+			shortest = since;
+		while (request[1].status == MARK || request[2].status == MARK)
+			step_all(RANKS);
+	}
+	assert_true(shortest < 2 * delay_ns);
+	delay_ns = 50000000;
+	detach_all();
 }
 
 /* A slow peer still reads what it was sent; the card has room for others meanwhile. */
@@ -285,6 +349,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(leaving_takes_nothing_back),
 		cmocka_unit_test(losing_takes_nothing_back),
 		cmocka_unit_test(nor_while_a_completion_is_held_back),
+		cmocka_unit_test(who_does_not_look_blames_nobody),
+		cmocka_unit_test(held_back_no_longer_than_modelled),
 		cmocka_unit_test(full_card_has_room_while_peers_read),
 		cmocka_unit_test(a_successor_does_not_read_on),
 		cmocka_unit_test(other_pid_namespaces_are_alive),
