@@ -15,6 +15,8 @@
 #include "emulator/provider/internal.h"
 
 #define TICK_NS		(1 * NSEC_PER_MSEC)
+/* Given way to one who looked once and then went to poll(): be back soon. */
+#define BACK_NS		(50 * NSEC_PER_USEC)
 #define RECENT_TICKS	100	/* of silence before it stops ticking */
 
 /* Armed queues with work before them: their owners wait for the eventfd. */
@@ -71,7 +73,8 @@ static void *serve(void *arg)
 		if (atomic_exchange(&dev->rang, false) || has_work(dev))
 			silent = 0;
 		if (silent++ < RECENT_TICKS)
-			sleep_as(dev, EMU_SERVICE_TICKING, TICK_NS, others);
+			sleep_as(dev, EMU_SERVICE_TICKING,
+				 others && is_urgent(dev) ? BACK_NS : TICK_NS, others);
 		else
 			sleep_as(dev, EMU_SERVICE_IDLE, 0, others);
 		others = false;
