@@ -234,6 +234,10 @@ static int begin(struct optinc_group *group, const struct call *call, bool block
 	if (unlikely(ret)) {
 		unmap_all(group, request);
 		pool_put(group, request);
+		if (ret == -ENOSPC && !blocking && group->started)
+			ret = fail(-EAGAIN, "%u requests are outstanding, and the card has no room for "
+				   "the memory of more: wait for one, or register memory for all",
+				   group->started);
 		return ret;
 	}
 	if (!blocking)

@@ -295,6 +295,35 @@ static void test_staging_used_up(void **state)
 	assert_memory_equal(buffer, other, STAGED);
 }
 
+/* Nor is there room for regions without end: that is a matter of waiting. */
+static void test_regions_used_up(void **state)
+{
+	struct optinc_request *r[2], *more;
+
+	(void)state;
+	fake.mode = FAKE_HOLD;
+	assert_int_equal(optinc_iallreduce(group, buffer, other, STAGED, OPTINC_F32, OPTINC_MEAN,
+					   NULL, &r[0]), 0);
+	fake.ioctl_error[IOCTL(MR_REG)] = -ENOSPC;
+	assert_int_equal(optinc_iallreduce(group, buffer, other + STAGED, STAGED, OPTINC_F32,
+					   OPTINC_MEAN, NULL, &more), -EAGAIN);
+	assert_says("wait for one");
+	assert_null(more);
+	fake.ioctl_error[IOCTL(MR_REG)] = 0;
+	assert_int_equal(optinc_iallreduce(group, buffer, other + STAGED, STAGED, OPTINC_F32,
+					   OPTINC_MEAN, NULL, &r[1]), 0);
+	while (fake_complete(0, NULL))
+		;
+	assert_int_equal(optinc_wait(r[0], -1, NULL), 0);
+	assert_int_equal(optinc_wait(r[1], -1, NULL), 0);
+	/* With nothing outstanding, waiting is of no use. */
+	fake.ioctl_error[IOCTL(MR_REG)] = -ENOSPC;
+	assert_int_equal(optinc_iallreduce(group, buffer, other, STAGED, OPTINC_F32, OPTINC_MEAN,
+					   NULL, &more), -ENOSPC);
+	fake.ioctl_error[IOCTL(MR_REG)] = 0;
+	assert_int_equal(fake.live_mrs, 0);
+}
+
 /* No staging to be had: each operand is registered, and it works. */
 static void test_no_staging(void **state)
 {
@@ -449,6 +478,7 @@ int main(void)
 		TEST(test_broadcast_memory),
 		TEST(test_large),
 		TEST(test_staging_used_up),
+		TEST(test_regions_used_up),
 		TEST(test_no_staging),
 		TEST(test_registration_fails),
 		TEST(test_busy),

@@ -333,7 +333,8 @@ int optinc_exponent_max(struct optinc_group *group, uint8_t *exponents, size_t b
  * @request: ends with the wait or test that returns its result
  *
  * Buffers belong to the card until then. -EAGAIN: as many requests are
- * outstanding as the group's queue holds; wait for one.
+ * outstanding as the group's queue holds, or as the card has room for where
+ * their memory is not registered; wait for one.
  */
 int optinc_iallreduce(struct optinc_group *group, const void *send, void *recv, size_t count,
 		      enum optinc_dtype dtype, enum optinc_redop redop,
