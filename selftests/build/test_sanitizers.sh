@@ -56,9 +56,15 @@ for t in lib/test_threads lib/test_queue lib/test_api emulator/test_provider; do
 done
 
 make -s BUILD="$BUILD" all tests >"$LOG" 2>&1
-for t in lib/test_reference lib/test_queue lib/test_memory lib/test_api emulator/test_card; do
-	run "valgrind: $t" valgrind -q --error-exitcode=99 --leak-check=full \
-		--errors-for-leak-kinds=definite \
-		--child-silent-after-fork=no "$BUILD/tests/$t"
+under_valgrind() {	# under_valgrind NAME COMMAND
+	local name=$1
+	shift
+	run "valgrind: $name" valgrind -q --error-exitcode=99 --leak-check=full \
+		--errors-for-leak-kinds=definite "$@"
+}
+for t in lib/test_reference lib/test_queue lib/test_memory emulator/test_card; do
+	under_valgrind "$t" "$BUILD/tests/$t"
 done
+# Not test_api: its deadlines of 300 ms are about real time.
+under_valgrind "optinc-demo" "$BUILD/bin/optinc-demo" utils/demo/data
 echo "1..$n"
