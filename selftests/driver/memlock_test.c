@@ -6,6 +6,7 @@
 #include "card.h"
 
 #include <linux/capability.h>
+#include <pthread.h>
 #include <sys/syscall.h>
 
 #include "kselftest_harness.h"
@@ -354,6 +355,51 @@ TEST_F(memory, busy)
 	post_sum(&ends[1], 100);
 	EXPECT_EQ(0, dereg_patiently(&ends[0].card, ends[0].mr));
 	EXPECT_EQ(END_BYTES / self->page, pinned());
+}
+
+struct watch {
+	struct end *peer;
+	unsigned long pages;
+	int status;
+};
+
+/* As soon as anything is unpinned, the peer lets the request go on that used it. */
+static void *unpinned(void *arg)
+{
+	struct watch *watch = arg;
+
+	while (pinned() == watch->pages)
+		;
+	post_sum(watch->peer, 1000);
+	watch->status = await_status(&watch->peer->queue);
+	return NULL;
+}
+
+/* When close() unpins, the card has already forgotten the context: a fence, too. */
+TEST_F(memory, close_is_a_fence)
+{
+	unsigned int round;
+
+	for (round = 0; round < 10; round++) {
+		struct watch watch;
+		struct end ends[2];
+		pthread_t thread;
+		char key[16];
+
+		snprintf(key, sizeof(key), "fence %u", round);
+		must_pair(ends, key);
+		watch = (struct watch) { &ends[1], pinned(), 0 };
+		ASSERT_EQ(2 * END_BYTES / self->page, watch.pages);
+		post_sum(&ends[0], 1000);
+		must_be_taken(&ends[0].queue);
+		ASSERT_EQ(0, pthread_create(&thread, NULL, unpinned, &watch));
+		unmap_queue(&ends[0].queue);
+		shut(&ends[0].card);
+		ASSERT_EQ(0, pthread_join(thread, NULL));
+		ASSERT_EQ(OPTINC_ST_PEER_LOST, watch.status) TH_LOG("round %u", round);
+		unmap_queue(&ends[1].queue);
+		shut(&ends[1].card);
+	}
 }
 
 TEST_HARNESS_MAIN
