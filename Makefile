@@ -33,6 +33,7 @@ include emulator/vfio-user/Makefile.inc
 include utils/Makefile.inc
 include selftests/Makefile.inc
 include selftests/vm/Makefile.inc
+include selftests/driver/Makefile.inc
 include driver/Makefile.inc
 
 .DEFAULT_GOAL := all
