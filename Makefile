@@ -37,7 +37,7 @@ include selftests/driver/Makefile.inc
 include driver/Makefile.inc
 
 .DEFAULT_GOAL := all
-.PHONY: all lib emulator utils deps demo check bench clean install uninstall help
+.PHONY: all lib emulator utils deps demo demo-vm check bench clean install uninstall help
 
 all: lib emulator utils $(OPTINC_EMU)
 
@@ -66,6 +66,14 @@ check: deps
 	@$(MAKE) --no-print-directory -s -j$$(nproc) all tests
 	@BUILD=$(BUILD) CC="$(CC)" selftests/run
 
+# The same gradients through the driver: four virtual machines, one card each.
+demo-vm:
+	@packaging/install-deps vm
+	@echo "demo-vm: building"
+	@$(MAKE) --no-print-directory -s -j$$(nproc) all
+	@BUILD=$(BUILD) selftests/vm/build-driver
+	@BUILD=$(BUILD) selftests/vm/demo $(GRADIENTS)
+
 bench: deps
 	@$(MAKE) --no-print-directory -s -j$$(nproc) all benches
 	@BUILD=$(BUILD) selftests/bench/run
@@ -76,6 +84,7 @@ clean:
 help:
 	@echo "make demo                   average real gradients on four emulated cards"
 	@echo "make check                  all tests"
+	@echo "make demo-vm                the same through driver and PCIe, in four virtual machines"
 	@echo "make bench                  against Open MPI and memcpy, as ratios in one run"
 	@echo "make [all]                  library, emulator, tools into $(BUILD)/"
 	@echo "make install [DESTDIR= PREFIX=]"

@@ -3,9 +3,7 @@
 #define _GNU_SOURCE
 #include <getopt.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "bench.h"
 
@@ -239,52 +237,11 @@ static int settle_ranks(struct bench *b)
 	return -1;
 }
 
-static int settle_key(struct bench *b, const char *key)
-{
-	if (!key)
-		key = getenv("OPTINC_KEY");
-	if (key && *key) {
-		if (!optinc_key_parse(key, b->key))
-			return -1;
-		return usage_error("the group key is not 32 hexadecimal digits");
-	}
-	if (!b->ranks) {
-		tool_error("started by %s without a group key: before that, on one machine, "
-			   "export OPTINC_KEY=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \\n')",
-			   b->launch.launcher);
-		return EXIT_USAGE;
-	}
-	if (optinc_key_generate(b->key))
-		return tool_error("group key: %s", optinc_last_error());
-	return -1;
-}
-
-/* FNV-1a: ranks that share a key find one fabric, and other jobs another. */
-static uint32_t key_hash(const uint8_t *key)
-{
-	uint32_t hash = 0x811c9dc5;
-	size_t i;
-
-	for (i = 0; i < OPTINC_KEY_BYTES; i++)
-		hash = (hash ^ key[i]) * 0x01000193;
-	return hash;
-}
-
 static int settle_card(struct bench *b)
 {
-	if (b->card) {
-		/* Ranks on machines of their own may all say card:0. */
-		if ((b->ranks || uri_emulated(b->card)) && !uri_has_rank(b->card))
-			return usage_error("--card %s: %%r is missing, all ranks would open "
-					   "one card", b->card);
-		return -1;
-	}
-	if (b->ranks)
-		snprintf(b->default_card, sizeof(b->default_card),
-			 "emu:bench-%d?port=%%r&ports=%%n", (int)getpid());
-	else
-		snprintf(b->default_card, sizeof(b->default_card),
-			 "emu:bench-%08x?port=%%r&ports=%%n", key_hash(b->key));
+	if (b->card)
+		return launch_check_card(&b->launch, b->card);
+	launch_emulated(&b->launch, "bench", b->key, b->default_card);
 	b->card = b->default_card;
 	return -1;
 }
@@ -303,7 +260,8 @@ int bench_parse(struct bench *b, int argc, char **argv)
 	if (optind < argc)
 		return usage_error("%s: no such argument", argv[optind]);
 	if ((status = settle_format(b, &p)) >= 0 || (status = settle_sizes(b)) >= 0 ||
-	    (status = settle_ranks(b)) >= 0 || (status = settle_key(b, p.key)) >= 0)
+	    (status = settle_ranks(b)) >= 0 ||
+	    (status = launch_key(&b->launch, p.key, b->key)) >= 0)
 		return status;
 	return settle_card(b);
 }

@@ -98,6 +98,19 @@ struct launch {
  * with a sentence in @why, when what it says makes no sense.
  */
 bool launch_detect(struct launch *launch, char why[WHY_BYTES]);
+/*
+ * The group's key: @text, or $OPTINC_KEY when that is NULL; without a launcher
+ * a fresh one will do. -1 to go on, else the exit status.
+ */
+int launch_key(const struct launch *launch, const char *text, uint8_t key[OPTINC_KEY_BYTES]);
+/*
+ * Template of an emulated fabric that @prefix, and this process or the key of
+ * a launcher's ranks, tell from others.
+ */
+void launch_emulated(const struct launch *launch, const char *prefix,
+		     const uint8_t key[OPTINC_KEY_BYTES], char card[URI_BYTES]);
+/* Does @card name a card for each rank? -1 to go on, else the exit status. */
+int launch_check_card(const struct launch *launch, const char *card);
 
 /* ------------------------------------------------------------------ ranks */
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Rank and size from the environment that a launcher leaves. */
+/* Rank, size and key from the environment that a launcher leaves. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "common.h"
 
@@ -42,4 +43,53 @@ bool launch_detect(struct launch *launch, char why[WHY_BYTES])
 		return true;
 	}
 	return true;
+}
+
+int launch_key(const struct launch *launch, const char *text, uint8_t key[OPTINC_KEY_BYTES])
+{
+	if (!text)
+		text = getenv("OPTINC_KEY");
+	if (text && *text) {
+		if (!optinc_key_parse(text, key))
+			return -1;
+		return usage_error("the group key is not 32 hexadecimal digits");
+	}
+	if (launch->launcher) {
+		tool_error("started by %s without a group key: before that, on one machine, "
+			   "export OPTINC_KEY=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \\n')",
+			   launch->launcher);
+		return EXIT_USAGE;
+	}
+	if (optinc_key_generate(key))
+		return tool_error("group key: %s", optinc_last_error());
+	return -1;
+}
+
+/* FNV-1a: ranks that share a key find one fabric, and other jobs another. */
+static uint32_t key_hash(const uint8_t *key)
+{
+	uint32_t hash = 0x811c9dc5;
+	size_t i;
+
+	for (i = 0; i < OPTINC_KEY_BYTES; i++)
+		hash = (hash ^ key[i]) * 0x01000193;
+	return hash;
+}
+
+void launch_emulated(const struct launch *launch, const char *prefix,
+		     const uint8_t key[OPTINC_KEY_BYTES], char card[URI_BYTES])
+{
+	if (launch->launcher)
+		snprintf(card, URI_BYTES, "emu:%s-%08x?port=%%r&ports=%%n", prefix, key_hash(key));
+	else
+		snprintf(card, URI_BYTES, "emu:%s-%d?port=%%r&ports=%%n", prefix, (int)getpid());
+}
+
+int launch_check_card(const struct launch *launch, const char *card)
+{
+	/* Ranks on machines of their own may all say card:0. */
+	if ((!launch->launcher || uri_emulated(card)) && !uri_has_rank(card))
+		return usage_error("--card %s: %%r is missing, all ranks would open one card",
+				   card);
+	return -1;
 }

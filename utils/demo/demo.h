@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * optinc-demo: average gradients that lie in files, on as many cards as there
- * are ranks, and show what that cost and how exact it is.
+ * are ranks, and show what that cost and how exact it is. The ranks are processes
+ * of this command, or a launcher has started them, and this is one of them.
  */
 #ifndef OPTINC_UTILS_DEMO_H
 #define OPTINC_UTILS_DEMO_H
@@ -25,8 +26,8 @@ struct reduction {
 /**
  * struct tensor - one tensor's gradients, results and verdict
  * @input: per rank, as read from its file
- * @output: per rank, shared with it
- * @reduction: per rank, shared with it
+ * @output: per rank, shared with the processes of this command
+ * @reduction: per rank, likewise
  * @wrong: elements that differ from the reference, on all ranks together
  * @wrong_rank: the first rank that has such
  * @nonfinite: blocks with a NaN or an infinity, as the reference counts them
@@ -54,6 +55,8 @@ struct demo {
 	enum output output;
 	unsigned int deadline_ms;
 	uint8_t key[OPTINC_KEY_BYTES];
+	struct launch launch;
+	char default_card[URI_BYTES];
 
 	unsigned int nranks;
 	size_t ntensors;

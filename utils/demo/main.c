@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "demo.h"
 
@@ -19,12 +18,16 @@ static const char help[] =
 "\n"
 "  -C, --card URI       card of each rank, %r stands for the rank and %n for the\n"
 "                       number of ranks; default is an emulated fabric of this\n"
-"                       process: emu:demo-PID?port=%r&ports=%n\n"
+"                       process: emu:demo-PID?port=%r&ports=%n; ranks that a\n"
+"                       launcher started on machines of their own may share a name\n"
 "  -w, --write DIR      store the averages there, as TENSOR-mean.f32\n"
 "  -o, --output FORMAT  text or json\n"
 "      --deadline-ms N  how long ranks wait for each other (10000)\n"
 "  -h, --help\n"
 "  -V, --version\n"
+"\n"
+"Ranks are processes of this command, or those of a launcher (Open MPI, PMI, Slurm,\n"
+"or RANK and WORLD_SIZE), with the group's key in $OPTINC_KEY: rank 0 reports.\n"
 "\n"
 "The last line is \"demo: PASS ...\" with exit status 0, or \"demo: FAIL why\" with 1.\n";
 
@@ -72,6 +75,24 @@ static int take_option(struct demo *demo, int c)
 	}
 }
 
+/* Who are the ranks, what do they share, and which card has each? */
+static int settle(struct demo *demo)
+{
+	char why[WHY_BYTES];
+	int status;
+
+	if (!launch_detect(&demo->launch, why))
+		return usage_error("%s", why);
+	status = launch_key(&demo->launch, NULL, demo->key);
+	if (status >= 0)
+		return status;
+	if (demo->card)
+		return launch_check_card(&demo->launch, demo->card);
+	launch_emulated(&demo->launch, "demo", demo->key, demo->default_card);
+	demo->card = demo->default_card;
+	return -1;
+}
+
 static int parse(struct demo *demo, int argc, char **argv)
 {
 	int c;
@@ -85,21 +106,23 @@ static int parse(struct demo *demo, int argc, char **argv)
 	if (argc - optind != 1)
 		return usage_error("one directory of gradients is wanted, not %d", argc - optind);
 	demo->directory = argv[optind];
-	if (!uri_has_rank(demo->card))
-		return usage_error("--card %s: %%r is missing, all ranks would open one card",
-				   demo->card);
-	return -1;
+	return settle(demo);
 }
 
 static bool run(struct demo *demo, char why[WHY_BYTES])
 {
 	if (!tensors_load(demo, why))
 		return false;
-	if (optinc_key_generate(demo->key))
-		return why_set(why, "group key: %s", optinc_last_error());
-	report_begin(demo);
+	if (demo->launch.launcher && demo->launch.nranks != demo->nranks)
+		return why_set(why, "%u ranks of %s, and gradients of %u in %s",
+			       demo->launch.nranks, demo->launch.launcher, demo->nranks,
+			       demo->directory);
+	if (!demo->launch.rank)
+		report_begin(demo);
 	if (!ranks_reduce(demo, why))
 		return false;
+	if (demo->launch.rank)
+		return true;
 	if (!tensors_verify(demo, why)) {
 		report_tensors(demo);
 		return false;
@@ -111,17 +134,20 @@ static bool run(struct demo *demo, char why[WHY_BYTES])
 int main(int argc, char **argv)
 {
 	struct demo demo = { .deadline_ms = DEADLINE_MS };
-	char card[URI_BYTES], why[WHY_BYTES] = "";
+	char why[WHY_BYTES] = "";
+	bool good;
 	int status;
 
 	tool_name = "optinc-demo";
 	argv[0] = (char *)tool_name;	/* for getopt's messages */
-	snprintf(card, sizeof(card), "emu:demo-%d?port=%%r&ports=%%n", (int)getpid());
-	demo.card = card;
 	status = parse(&demo, argc, argv);
 	if (status >= 0)
 		return status;
-	status = report_end(&demo, run(&demo, why) ? NULL : why);
+	good = run(&demo, why);
+	if (!demo.launch.rank)
+		status = report_end(&demo, good ? NULL : why);
+	else
+		status = good ? 0 : tool_error("%s", why);
 	tensors_free(&demo);
 	return tool_finish(status);
 }

@@ -90,6 +90,31 @@ static int reduce_all(const struct demo *demo, unsigned int rank, struct optinc_
 	return ret;
 }
 
+/* From processes that share no memory: every rank's results and figures to all. */
+static int gather(const struct demo *demo, struct optinc_group *group, struct tensor *t)
+{
+	unsigned int k;
+
+	for (k = 0; k < demo->nranks; k++) {
+		rank_progress();
+		if (optinc_broadcast(group, t->output[k], 4 * t->count, k, NULL, NULL) ||
+		    optinc_broadcast(group, &t->reduction[k], sizeof(t->reduction[k]), k,
+				     NULL, NULL))
+			return rank_fail("gathering %s: %s", t->name, optinc_last_error());
+	}
+	return 0;
+}
+
+static int gather_all(const struct demo *demo, struct optinc_group *group)
+{
+	size_t i;
+	int ret = 0;
+
+	for (i = 0; !ret && i < demo->ntensors; i++)
+		ret = gather(demo, group, &demo->tensors[i]);
+	return ret;
+}
+
 static int run(unsigned int rank, void *arg)
 {
 	const struct demo *demo = arg;
@@ -107,6 +132,8 @@ static int run(unsigned int rank, void *arg)
 	rank_progress();
 	if (!ret)
 		ret = reduce_all(demo, rank, card, group);
+	if (!ret && demo->launch.launcher)
+		ret = gather_all(demo, group);
 	if (!ret && optinc_barrier(group, NULL, NULL))
 		ret = rank_fail("the last barrier: %s", optinc_last_error());
 	optinc_group_leave(group);
@@ -117,7 +144,9 @@ static int run(unsigned int rank, void *arg)
 bool ranks_reduce(struct demo *demo, char why[WHY_BYTES])
 {
 	struct ranks ranks = {
-		.count = demo->nranks, .run = run, .arg = demo,
+		.first = demo->launch.rank,
+		.count = demo->launch.launcher ? 1 : demo->nranks,
+		.run = run, .arg = demo,
 		.stall_ms = 2 * demo->deadline_ms + STALL_MARGIN_MS,
 	};
 	int ret = ranks_run(&ranks, why);
