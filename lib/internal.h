@@ -216,7 +216,6 @@ struct queue {
 	uint32_t sq_tail;	/* these run freely; the card sees them modulo 65536 */
 	uint32_t sq_head;	/* as far as the card has told */
 	uint32_t cq_head;
-	uint32_t cq_rung;	/* the head that the card has been told */
 	int eventfd;
 };
 

@@ -74,8 +74,8 @@ int queue_create(struct optinc_group *group, unsigned int entries)
 		return fail(-errno, "no eventfd: %s", strerror(errno));
 
 	q->sq_entries = entries;
-	q->cq_entries = 2 * entries <= card->query.max_queue ? 2 * entries : entries;
-	q->sq_tail = q->sq_head = q->cq_head = q->cq_rung = 0;
+	q->cq_entries = entries;
+	q->sq_tail = q->sq_head = q->cq_head = 0;
 	create.sq_entries = q->sq_entries;
 	create.cq_entries = q->cq_entries;
 	create.eventfd = q->eventfd;
@@ -124,22 +124,13 @@ void queue_destroy(struct optinc_group *group)
 
 /* ---------------------------------------------------------------- submit */
 
-static void ring_cq_head(struct optinc_group *group)
-{
-	struct queue *q = &group->queue;
-
-	if (q->cq_rung == q->cq_head)
-		return;
-	q->cq_rung = q->cq_head;
-	card_doorbell(group->card, OPTINC_DB_CQ_HEAD, OPTINC_DB_VALUE(q->id, q->cq_head));
-}
-
 void queue_arm(struct optinc_group *group)
 {
 	card_doorbell(group->card, OPTINC_DB_CQ_ARM,
 		      OPTINC_DB_VALUE(group->queue.id, group->queue.cq_head));
 }
 
+/* What is in flight has a slot of the completion ring until it is consumed. */
 bool queue_has_room(struct optinc_group *group)
 {
 	const struct queue *q = &group->queue;
@@ -168,10 +159,6 @@ void queue_submit(struct optinc_group *group, struct optinc_request *request,
 		.exp_off = htole64(request->exp.offset),
 		.exp_mr = htole32(request->exp.handle),
 	};
-
-	/* Entries consumed but not rung are still taken, as the card sees it. */
-	if (unlikely(group->inflight + 1 + (q->cq_head - q->cq_rung) > q->cq_entries))
-		ring_cq_head(group);
 
 	request->state = REQUEST_INFLIGHT;
 	request->tag = call->tag;
@@ -317,9 +304,6 @@ bool queue_reap(struct optinc_group *group)
 	}
 	if (!any)
 		return false;
-	/* A doorbell costs; few are needed, see queue_submit(). */
-	if (q->live && q->cq_head - q->cq_rung >= q->cq_entries / 4)
-		ring_cq_head(group);
 	queue_wake(group);
 	if (unlikely(group->fd_used) && group->finished)
 		queue_update_fd(group);
@@ -476,7 +460,6 @@ static void sleep_first(struct optinc_group *group, uint64_t timeout_ns)
 	uint16_t head = (uint16_t)q->cq_head;
 	int ret;
 
-	ring_cq_head(group);
 	reaper_begin(group);
 	ret = card->provider->wait(card->dev, card->doorbell, id, head, q->eventfd,
 				   timeout_ns < SLEEP_NS ? timeout_ns : SLEEP_NS);

@@ -127,7 +127,6 @@ struct card_request {
 struct card_bell {
 	_Alignas(64) _Atomic uint32_t owner;	/* (page + 1) << 16 | id; 0: nobody */
 	_Atomic uint32_t sq_tail;	/* T of section 7.2 */
-	_Atomic uint32_t cq_head;	/* C */
 	_Atomic uint32_t cq_arm;	/* noted and not yet obeyed; 0: none */
 	_Atomic uint16_t sq_head;	/* H, written by the card alone */
 	_Atomic uint16_t cq_tail;	/* P, likewise */

@@ -85,7 +85,6 @@ static void open_bell(struct card_qp *qp)
 	uint32_t start = (uint32_t)qp->id << 16;
 
 	atomic_store(&bell->sq_tail, start);
-	atomic_store(&bell->cq_head, start);
 	atomic_store(&bell->cq_arm, 0);
 	atomic_store(&bell->sq_head, 0);
 	atomic_store(&bell->cq_tail, 0);

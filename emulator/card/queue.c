@@ -12,9 +12,9 @@ _Static_assert(sizeof(struct optinc_cqe) == 32, "as specified");
 
 /*
  * The credit rule: no more entries than the submission ring holds, and no
- * more entries without a consumed completion than the completion ring holds.
- * The card's own index may have moved on since it was loaded; the host cannot
- * know that yet.
+ * more requests outstanding than the completion ring holds. The card's own
+ * indices may have moved on since they were loaded; the host cannot know that
+ * yet.
  */
 static bool ring_tail(struct card *card, struct card_bell *bell, uint32_t value)
 {
@@ -22,12 +22,12 @@ static bool ring_tail(struct card *card, struct card_bell *bell, uint32_t value)
 	uint16_t more = (uint16_t)(value - tail);
 	uint16_t unread = (uint16_t)(tail - atomic_load_explicit(&bell->sq_head,
 								 memory_order_relaxed));
-	uint16_t owed = (uint16_t)(tail - atomic_load_explicit(&bell->cq_head,
-							       memory_order_relaxed));
+	uint16_t outstanding = (uint16_t)(tail - atomic_load_explicit(&bell->cq_tail,
+								      memory_order_relaxed));
 
 	if ((value ^ tail) >> 16)
 		return false;
-	if (more > bell->sq_entries - unread || more > bell->cq_entries - owed)
+	if (more > bell->sq_entries - unread || more > bell->cq_entries - outstanding)
 		return false;
 	if (!more)
 		return true;
@@ -36,18 +36,6 @@ static bool ring_tail(struct card *card, struct card_bell *bell, uint32_t value)
 		return false;	/* another thread rang for the same queue pair at once */
 	card_ring(card, bell);
 	return true;
-}
-
-static bool ring_head(struct card_bell *bell, uint32_t value)
-{
-	uint32_t head = atomic_load_explicit(&bell->cq_head, memory_order_relaxed);
-	uint16_t tail = atomic_load_explicit(&bell->cq_tail, memory_order_relaxed);
-
-	if ((value ^ head) >> 16 || (uint16_t)(value - head) > (uint16_t)(tail - head))
-		return false;
-	return atomic_compare_exchange_strong_explicit(&bell->cq_head, &head, value,
-						       memory_order_release,
-						       memory_order_relaxed);
 }
 
 static bool ring_arm(struct card *card, struct card_bell *bell, uint32_t value)
@@ -69,8 +57,6 @@ static bool ring(struct card *card, uint32_t page, uint32_t offset, uint32_t val
 	switch (offset) {
 	case OPTINC_DB_SQ_TAIL:
 		return ring_tail(card, bell, value);
-	case OPTINC_DB_CQ_HEAD:
-		return ring_head(bell, value);
 	case OPTINC_DB_CQ_ARM:
 		return ring_arm(card, bell, value);
 	default:
@@ -227,7 +213,6 @@ static bool publish(struct card_qp *qp, const struct optinc_cqe *cqe)
 	       !card->ops->write(card->host, addr, cqe, 8);
 }
 
-/* Never too many: ring_tail() gives credit for no more than the ring holds. */
 void card_qp_complete(struct card_qp *qp, struct optinc_cqe *cqe, uint32_t status)
 {
 	struct card *card = qp->card;
@@ -238,7 +223,7 @@ void card_qp_complete(struct card_qp *qp, struct optinc_cqe *cqe, uint32_t statu
 	cqe->status = htole16((uint16_t)(status << OPTINC_CQE_STATUS_SHIFT | phase));
 	cqe->sq_head = htole16(qp->sq_head);
 	cqe->device_ns = htole64(fabric_clock_ns());
-	/* before the host can see the completion, and ring that it has consumed it */
+	/* before the host can see the completion, and submit another request for it */
 	atomic_store_explicit(&qp->bell->cq_tail, (uint16_t)(qp->cq_tail + 1),
 			      memory_order_relaxed);
 	if (!publish(qp, cqe)) {

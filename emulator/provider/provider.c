@@ -219,8 +219,6 @@ static void emu_doorbell(void *arg, void *db_page, uint32_t offset, uint32_t val
 	if (offset == OPTINC_DB_CQ_ARM)
 		arm(dev, value >> 16);
 	card_doorbell(dev->card, 0, offset, value);
-	if (offset == OPTINC_DB_CQ_HEAD)
-		return;		/* nothing to do, only room for more */
 	emu_kick(dev);
 	emu_service_need(dev);
 }

@@ -279,7 +279,7 @@ static inline bool is_done(const struct queue *q)
 	return (status & OPTINC_CQE_PHASE) == !(q->head / q->cq_entries & 1);
 }
 
-/* Takes a completion that is there, without announcing that. */
+/* Takes a completion that is there. */
 static inline struct optinc_cqe consume(struct queue *q)
 {
 	struct optinc_cqe cqe;
@@ -287,11 +287,6 @@ static inline struct optinc_cqe consume(struct queue *q)
 	memcpy(&cqe, (void *)&q->cq[q->head & (q->cq_entries - 1)], sizeof(cqe));
 	q->head++;
 	return cqe;
-}
-
-static inline void free_slots(struct queue *q)
-{
-	ring_doorbell(q->card, OPTINC_DB_CQ_HEAD, q->id, q->head);
 }
 
 /* Polls for a completion; false if there is none in @ms. */
@@ -305,7 +300,6 @@ static inline bool await_within(struct queue *q, struct optinc_cqe *cqe, unsigne
 		sched_yield();
 	}
 	*cqe = consume(q);
-	free_slots(q);
 	return true;
 }
 

@@ -231,34 +231,6 @@ TEST_F(two, doorbells)
 	EXPECT_EQ(-1, await_signal(event, QUIET_MS));
 }
 
-/* Completions of the victim that the intruder declares consumed are not. */
-TEST_F(two, doorbells_of_credit)
-{
-	struct queue *q = &self->victim[0].queue, small;
-	struct optinc_stats before;
-	unsigned int i;
-
-	must_create_queue(&self->victim[0].card, &small, 2, 2, -1);
-	q = &small;
-	for (i = 0; i < 2; i++)
-		post_nop(q, (uint16_t)i);
-	for (i = 0; i < 2; i++) {
-		uint64_t until = now_ms() + PATIENCE_MS;
-
-		while (!is_done(q))
-			ASSERT_LT(now_ms(), until);
-		consume(q);
-	}
-	ring_doorbell(&self->intruder.card, OPTINC_DB_CQ_HEAD, q->id, 2);
-	before = must_stats(&self->victim[0].card);
-	post_nop(q, 2);
-	EXPECT_EQ(1, must_stats(&self->victim[0].card).doorbells_dropped -
-		     before.doorbells_dropped);
-	free_slots(q);
-	announce(q);
-	EXPECT_EQ(OPTINC_ST_SUCCESS, await_status(q));
-}
-
 static int other_user_by_doorbell(void *arg)
 {
 	struct card c;

@@ -558,7 +558,7 @@ static inline void submit(struct queue *q, const struct optinc_sqe *sqe)
 	bell(q, OPTINC_DB_SQ_TAIL, q->tail);
 }
 
-/* The next completion, not announced as consumed */
+/* The next completion, left where it is */
 static inline bool peek(struct queue *q, struct optinc_cqe *cqe)
 {
 	struct optinc_cqe *at = &q->cq[q->head_passes & (q->cq_entries - 1)];
@@ -577,7 +577,6 @@ static inline bool reap(struct queue *q, struct optinc_cqe *cqe)
 		return false;
 	q->head_passes++;
 	q->head++;
-	bell(q, OPTINC_DB_CQ_HEAD, q->head);
 	assert_true(cqe->device_ns >= q->last_ns);
 	q->last_ns = cqe->device_ns;
 	if (cqe->status >> 1) {

@@ -223,7 +223,6 @@ static inline bool take(struct dqp *q, struct optinc_cqe *cqe)
 		return false;
 	*cqe = q->cq[q->head & (q->cq_entries - 1)];
 	q->head++;
-	P->doorbell(q->d->dev, q->d->page, OPTINC_DB_CQ_HEAD, OPTINC_DB_VALUE(q->id, q->head));
 	return true;
 }
 

@@ -94,7 +94,7 @@ static void test_passes(void **state)
 	assert_int_equal(f->b->host.interrupts[VECTOR], 0);	/* CI-INT-1 */
 }
 
-/* CI-QP-4, CI-DB-3, CI-DB-4 */
+/* CI-QP-4, CI-DB-3, CI-DB-4, and that nobody has to tell what is consumed */
 static void test_credit(void **state)
 {
 	struct fixture *f = *state;
@@ -119,26 +119,13 @@ static void test_credit(void **state)
 	assert_int_equal(dropped(f->b), 3);
 	card_step(f->b->card);
 
-	/* 8 done and not consumed: 8 more fit into the completion ring, not 9 */
+	/* 8 done and not consumed: 8 more fit into the completion ring */
 	for (i = 8; i < 16; i++)
 		put_nop(q, (uint16_t)i);
 	bell(q, OPTINC_DB_SQ_TAIL, 16);
 	card_step(f->b->card);
-	bell(q, OPTINC_DB_SQ_TAIL, 17);
-	assert_int_equal(dropped(f->b), 4);
-	steps(f->b, 3);
-	assert_int_equal(q->cq[0].cmd_id, 0);	/* not overwritten */
-
-	/* consumption cannot run ahead of production, nor back */
-	bell(q, OPTINC_DB_CQ_HEAD, 17);
-	assert_int_equal(dropped(f->b), 5);
-	bell(q, OPTINC_DB_CQ_HEAD, 0xffff);
-	assert_int_equal(dropped(f->b), 6);
 	for (i = 0; i < 16; i++)
 		expect_nop(q, (uint16_t)i);
-	assert_int_equal(dropped(f->b), 6);
-	bell(q, OPTINC_DB_CQ_HEAD, 15);
-	assert_int_equal(dropped(f->b), 7);
 
 	/* and it works on */
 	put_nop(q, 99);
@@ -146,6 +133,7 @@ static void test_credit(void **state)
 	card_step(f->b->card);
 	expect_nop(q, 99);
 	assert_false(peek(q, &cqe));
+	assert_int_equal(dropped(f->b), 3);
 }
 
 /* CI-DB-1, -2, -6: whose doorbell is it? */
@@ -177,13 +165,12 @@ static void test_foreign_doorbells(void **state)
 	assert_int_equal(dropped(f->b), ++n);
 	card_doorbell(card, 5, OPTINC_DB_SQ_TAIL, OPTINC_DB_VALUE(f->q.id ^ 0x8000, 1));
 	assert_int_equal(dropped(f->b), ++n);
-	card_doorbell(card, 5, 0x0c, value);
+	card_doorbell(card, 5, 0x08, value);
 	card_doorbell(card, 5, 0x01, value);
 	card_doorbell(card, 5, 0x1000, value);
 	assert_int_equal(dropped(f->b), n += 3);
 	card_doorbell(card, 6, OPTINC_DB_CQ_ARM, value);
-	card_doorbell(card, 6, OPTINC_DB_CQ_HEAD, OPTINC_DB_VALUE(f->q.id, 0));
-	assert_int_equal(dropped(f->b), n += 2);
+	assert_int_equal(dropped(f->b), ++n);
 	steps(f->b, 3);
 	assert_false(peek(&f->q, &cqe));
 	assert_false(peek(&q2, &cqe));

@@ -252,7 +252,7 @@ static void test_stats(void **state)
 	assert_int_equal(s.__reserved, 0);
 	assert_int_equal(s.requests, 1);
 	assert_int_equal(s.errors, 0);
-	assert_int_equal(s.doorbells, 3);
+	assert_int_equal(s.doorbells, 2);
 	assert_int_equal(s.doorbells_dropped, 1);
 	ns = s.device_ns;
 	assert_int_equal(ctl(d, OPTINC_IOCTL_STATS, &s), 0);

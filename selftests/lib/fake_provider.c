@@ -28,7 +28,7 @@ struct fake_qp {
 	struct optinc_sqe *sq;
 	struct optinc_cqe *cq;
 	bool sq_mapped, cq_mapped;	/* then munmap() frees it */
-	uint32_t sq_head, cq_tail, cq_head;
+	uint32_t sq_head, cq_tail;
 	int eventfd;
 	bool armed;
 	uint16_t arm_index;
@@ -215,10 +215,6 @@ static void post(struct fake_qp *qp, const struct optinc_sqe *s, uint32_t status
 		.saturated = htole32(5),
 	};
 
-	if (qp->cq_tail - qp->cq_head >= qp->cq_entries) {
-		fake.overruns++;
-		return;
-	}
 	cqe.status = htole16((uint16_t)(status << OPTINC_CQE_STATUS_SHIFT) |
 			     (phase != how->old_phase ? OPTINC_CQE_PHASE : 0));
 	/* The status last, and only then visible: as a card writes it. */
@@ -572,6 +568,8 @@ static void take_entries(unsigned int id, uint16_t tail)
 {
 	struct fake_qp *qp = &qps[id];
 
+	if ((int16_t)(tail - qp->cq_tail) > (int)qp->cq_entries)
+		fake.overruns++;
 	while ((uint16_t)qp->sq_head != tail && npending < FAKE_PENDING) {
 		struct pending *p = &pending[npending++];
 
@@ -600,8 +598,6 @@ static void fake_doorbell(void *dev, void *page, uint32_t offset, uint32_t value
 
 		if (offset == OPTINC_DB_SQ_TAIL) {
 			take_entries(id, index);
-		} else if (offset == OPTINC_DB_CQ_HEAD) {
-			qp->cq_head += (uint16_t)(index - (uint16_t)qp->cq_head);
 		} else {
 			qp->armed = true;
 			qp->arm_index = index;

@@ -56,10 +56,10 @@ struct fake {
 
 	unsigned int opens, closes;
 	unsigned int ioctls[FAKE_IOCTLS];
-	unsigned int doorbells[3];	/* SQ tail, CQ head, CQ arm */
+	unsigned int doorbells[2];	/* SQ tail, CQ arm */
 	unsigned int relaxes, waits;
 	unsigned int live_mrs, live_qps, live_groups, live_maps;
-	unsigned int overruns;		/* completions that found no room */
+	unsigned int overruns;		/* tails beyond what the completion ring holds */
 	struct optinc_group_join join;	/* the last one */
 	struct optinc_qp_create create;
 	struct optinc_sqe sqe;		/* the last one */

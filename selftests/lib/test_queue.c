@@ -417,7 +417,7 @@ static void test_blocking_waits_for_room(void **state)
 		assert_int_equal(optinc_test(r[i], NULL), 1);
 }
 
-/* Indices run over 16 bits, rings wrap, phases turn, doorbells stay few. */
+/* Indices run over 16 bits, rings wrap, phases turn; a doorbell for each, and no more. */
 static void test_many(void **state)
 {
 	const unsigned int n = 70000;
@@ -432,13 +432,11 @@ static void test_many(void **state)
 		assert_int_equal(result.tag, i);
 	}
 	assert_int_equal(fake.doorbells[0], n);
-	assert_true(fake.doorbells[1] >= n / 16);
-	assert_true(fake.doorbells[1] <= n / 4 + 2);
-	assert_int_equal(fake.doorbells[2], 0);
+	assert_int_equal(fake.doorbells[1], 0);
 	assert_int_equal(fake.overruns, 0);
 }
 
-/* The largest queue, where completions have no more room than submissions. */
+/* The largest queue, full again and again; what is done is not seen at once. */
 static void test_full_queue(void **state)
 {
 	struct optinc_group *large = fake_join(card, 1024);
@@ -449,7 +447,6 @@ static void test_full_queue(void **state)
 	assert_int_equal(fake.create.sq_entries, 1024);
 	assert_int_equal(fake.create.cq_entries, 1024);
 	for (round = 0; round < 5; round++) {
-		/* Taken, but the card has not been told: no room of its own. */
 		fake.mode = FAKE_AT_ONCE;
 		assert_int_equal(optinc_barrier(large, NULL, NULL), 0);
 		fake.mode = FAKE_HOLD;

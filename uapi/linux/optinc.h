@@ -193,8 +193,7 @@ struct optinc_cqe {
  * that names a queue pair of another context is dropped and counted.
  */
 #define OPTINC_DB_SQ_TAIL	0x00
-#define OPTINC_DB_CQ_HEAD	0x04
-#define OPTINC_DB_CQ_ARM	0x08	/* interrupt once the CQ tail differs from index */
+#define OPTINC_DB_CQ_ARM	0x04	/* interrupt once the CQ tail differs from index */
 #define OPTINC_DB_VALUE(qp, index)	((__u32)(qp) << 16 | (__u16)(index))
 
 /* optinc_query.node */
