@@ -2,7 +2,7 @@
 # OptINC: everything but the kernel module, which Kbuild makes.
 #
 #   make demo    install what is missing, build, average real gradients on emulated cards
-#   make check   install what is missing, build, run all tests
+#   make check   install what is missing, build, run all tests, virtual machines among them
 #   make help    the rest
 
 CC		?= gcc
@@ -61,9 +61,11 @@ demo: deps
 	@$(MAKE) --no-print-directory -s -j$$(nproc) all
 	@$(BUILD)/bin/optinc-demo $(GRADIENTS)
 
-check: deps
+check:
+	@packaging/install-deps vm
 	@echo "check: building"
-	@$(MAKE) --no-print-directory -s -j$$(nproc) all tests
+	@$(MAKE) --no-print-directory -s -j$$(nproc) all tests driver-tests $(CARD_PROBE)
+	@BUILD=$(BUILD) selftests/vm/build-driver
 	@BUILD=$(BUILD) CC="$(CC)" selftests/run
 
 # The same gradients through the driver: four virtual machines, one card each.
