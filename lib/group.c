@@ -467,6 +467,7 @@ OPTINC_EXPORT int optinc_group_abort(struct optinc_group *group)
 	if (!group)
 		return fail(-EINVAL, "group: NULL");
 	group_lock(group);
+	queue_ring(group);
 	abort.group = group->handle;
 	if (group->handle && !(group->error && !group->joining))
 		ret = card_ioctl(group->card, OPTINC_IOCTL_GROUP_ABORT, &abort);

@@ -214,6 +214,7 @@ struct queue {
 	struct optinc_sqe *sq;
 	struct optinc_cqe *cq;
 	uint32_t sq_tail;	/* these run freely; the card sees them modulo 65536 */
+	uint32_t sq_rung;	/* the tail that the card has been told */
 	uint32_t sq_head;	/* as far as the card has told */
 	uint32_t cq_head;
 	int eventfd;
@@ -231,6 +232,7 @@ struct optinc_group {
 	uint64_t completions;		/* atomic: requests completed, ever */
 
 	struct queue queue;
+	unsigned int batches;		/* begun and not ended */
 	unsigned int inflight;
 	uint64_t inflight_bytes;
 	unsigned int started;		/* non-blocking requests not ended */
@@ -268,7 +270,9 @@ void queue_destroy(struct optinc_group *group);
 bool queue_has_room(struct optinc_group *group);
 void queue_submit(struct optinc_group *group, struct optinc_request *request,
 		  const struct call *call);
-/* Take completions; true if there were any. */
+/* Announce what has been submitted, if it has not been. */
+void queue_ring(struct optinc_group *group);
+/* Announce, and take completions; true if there were any. */
 bool queue_reap(struct optinc_group *group);
 /* The same, and give an emulated card the time to complete something. */
 void queue_look(struct optinc_group *group);

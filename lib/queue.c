@@ -75,7 +75,7 @@ int queue_create(struct optinc_group *group, unsigned int entries)
 
 	q->sq_entries = entries;
 	q->cq_entries = entries;
-	q->sq_tail = q->sq_head = q->cq_head = 0;
+	q->sq_tail = q->sq_rung = q->sq_head = q->cq_head = 0;
 	create.sq_entries = q->sq_entries;
 	create.cq_entries = q->cq_entries;
 	create.eventfd = q->eventfd;
@@ -168,6 +168,17 @@ void queue_submit(struct optinc_group *group, struct optinc_request *request,
 
 	q->sq[q->sq_tail & (q->sq_entries - 1)] = sqe;
 	q->sq_tail++;
+	if (likely(!group->batches))
+		queue_ring(group);
+}
+
+void queue_ring(struct optinc_group *group)
+{
+	struct queue *q = &group->queue;
+
+	if (q->sq_rung == q->sq_tail || !q->live)
+		return;
+	q->sq_rung = q->sq_tail;
 	card_doorbell(group->card, OPTINC_DB_SQ_TAIL, OPTINC_DB_VALUE(q->id, q->sq_tail));
 	if (unlikely(group->fd_used))
 		queue_arm(group);
@@ -293,6 +304,7 @@ bool queue_reap(struct optinc_group *group)
 	struct queue *q = &group->queue;
 	bool any = false;
 
+	queue_ring(group);
 	while (q->live && entry_new(q, q->cq_head)) {
 		/* Once: the card could change it between two looks. */
 		struct optinc_cqe cqe = q->cq[q->cq_head & (q->cq_entries - 1)];
@@ -322,6 +334,8 @@ void queue_leave(struct optinc_group *group)
 {
 	struct optinc_group_leave leave = { .size = sizeof(leave), .group = group->handle };
 
+	/* What the card has not taken gets no completion. */
+	queue_ring(group);
 	if (group->handle)
 		card_ioctl(group->card, OPTINC_IOCTL_GROUP_LEAVE, &leave);
 	group->handle = 0;

@@ -323,6 +323,33 @@ int request_run(struct optinc_group *group, const struct call *call,
 	return ret;
 }
 
+/* ----------------------------------------------------------------- batch */
+
+OPTINC_EXPORT int optinc_batch_begin(struct optinc_group *group)
+{
+	if (!group)
+		return fail(-EINVAL, "group: NULL");
+	group_lock(group);
+	group->batches++;
+	group_unlock(group);
+	return 0;
+}
+
+OPTINC_EXPORT int optinc_batch_end(struct optinc_group *group)
+{
+	int ret = 0;
+
+	if (!group)
+		return fail(-EINVAL, "group: NULL");
+	group_lock(group);
+	if (!group->batches)
+		ret = fail(-EINVAL, "no batch of the group was begun");
+	else if (!--group->batches)
+		queue_ring(group);
+	group_unlock(group);
+	return ret;
+}
+
 /* --------------------------------------------------------- test and wait */
 
 OPTINC_EXPORT int optinc_test(struct optinc_request *request, struct optinc_result *result)

@@ -436,6 +436,87 @@ static void test_many(void **state)
 	assert_int_equal(fake.overruns, 0);
 }
 
+/* A batch costs one doorbell, at its outermost end. */
+static void test_batch(void **state)
+{
+	struct optinc_request *r[8];
+	unsigned int i;
+
+	(void)state;
+	for (unsigned int round = 0; round < 100; round++) {
+		assert_int_equal(optinc_batch_begin(group), 0);
+		assert_int_equal(optinc_batch_begin(group), 0);
+		for (i = 0; i < 8; i++)
+			r[i] = start(i);
+		assert_int_equal(optinc_batch_end(group), 0);
+		assert_int_equal(fake.doorbells[0], round);
+		assert_int_equal(optinc_batch_end(group), 0);
+		assert_int_equal(fake.doorbells[0], round + 1);
+		for (i = 0; i < 8; i++)
+			assert_int_equal(optinc_wait(r[i], -1, NULL), 0);
+	}
+	assert_int_equal(fake.doorbells[0], 100);
+	assert_int_equal(fake.doorbells[1], 0);
+	/* an empty one costs nothing */
+	assert_int_equal(optinc_batch_begin(group), 0);
+	assert_int_equal(optinc_batch_end(group), 0);
+	assert_int_equal(fake.doorbells[0], 100);
+	assert_int_equal(optinc_batch_end(group), -EINVAL);
+	assert_says("no batch");
+	assert_int_equal(optinc_batch_begin(NULL), -EINVAL);
+	assert_int_equal(optinc_batch_end(NULL), -EINVAL);
+}
+
+/* Whoever wants something of a batch's requests announces them. */
+static void test_batch_is_not_waited_for(void **state)
+{
+	struct optinc_group *other = fake_join(card, 8);
+	struct optinc_request *r[8], *more;
+	struct pollfd pfd;
+	size_t index;
+	unsigned int i;
+
+	(void)state;
+	assert_int_equal(optinc_batch_begin(group), 0);
+	r[0] = start(0);
+	assert_int_equal(optinc_wait(r[0], -1, NULL), 0);
+	r[0] = start(0);
+	assert_int_equal(optinc_test(r[0], NULL), 1);
+	r[0] = start(0);
+	assert_int_equal(optinc_wait_any(r, 1, -1, &index, NULL), 0);
+	r[0] = start(0);
+	r[1] = start_in(other, 0);
+	assert_int_equal(fake.doorbells[0], 4);		/* the other group's */
+	assert_int_equal(optinc_wait_any(r, 2, -1, &index, NULL), 0);
+	assert_int_equal(optinc_wait_any(r, 2, -1, &index, NULL), 0);
+	assert_int_equal(fake.doorbells[0], 5);
+	assert_int_equal(optinc_barrier(group, NULL, NULL), 0);
+	/* a full queue */
+	for (i = 0; i < 8; i++)
+		r[i] = start(i);
+	assert_int_equal(optinc_ibarrier(group, NULL, &more), -EAGAIN);
+	for (i = 0; i < 8; i++)
+		assert_int_equal(optinc_test(r[i], NULL), 1);
+	/* a descriptor is readable once the batch has ended */
+	pfd = (struct pollfd){ .fd = optinc_group_fd(group), .events = POLLIN };
+	r[0] = start(0);
+	assert_int_equal(poll(&pfd, 1, 10), 0);
+	assert_int_equal(optinc_batch_end(group), 0);
+	assert_int_equal(poll(&pfd, 1, 5000), 1);
+	assert_int_equal(optinc_test(r[0], NULL), 1);
+	/* who leaves or gives up leaves nothing in the ring */
+	assert_int_equal(optinc_batch_begin(group), 0);
+	fake.mode = FAKE_HOLD;
+	r[0] = start(0);
+	assert_int_equal(optinc_group_abort(group), 0);
+	assert_int_equal(optinc_wait(r[0], -1, NULL), -ECONNABORTED);
+	assert_int_equal(optinc_batch_begin(other), 0);
+	r[1] = start_in(other, 1);
+	i = fake.doorbells[0];
+	optinc_group_leave(other);
+	assert_int_equal(fake.doorbells[0], i + 1);
+}
+
 /* The largest queue, full again and again; what is done is not seen at once. */
 static void test_full_queue(void **state)
 {
@@ -814,6 +895,8 @@ int main(void)
 		TEST(test_credit),
 		TEST(test_blocking_waits_for_room),
 		TEST(test_many),
+		TEST(test_batch),
+		TEST(test_batch_is_not_waited_for),
 		TEST(test_full_queue),
 		TEST(test_test_and_wait),
 		TEST(test_polling_makes_progress),

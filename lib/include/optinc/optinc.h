@@ -347,6 +347,19 @@ int optinc_iexponent_max(struct optinc_group *group, uint8_t *exponents, size_t 
 			 const struct optinc_options *options, struct optinc_request **request);
 
 /**
+ * optinc_batch_begin() - submit what follows at once
+ *
+ * The group's non-blocking requests are gathered until optinc_batch_end(),
+ * which announces all of them to the card by a single doorbell. A call that
+ * waits for one of the group's requests or tests it, or that finds the queue
+ * full, announces what there is. Batches may be nested; then the outermost
+ * counts. Affects all threads that use the group.
+ */
+int optinc_batch_begin(struct optinc_group *group);
+/** optinc_batch_end() - announce them; -EINVAL if there is no batch */
+int optinc_batch_end(struct optinc_group *group);
+
+/**
  * optinc_test() - is a request done?
  *
  * 1: done, @result (or NULL) is filled and the request has ended; look at
