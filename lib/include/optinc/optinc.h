@@ -125,7 +125,9 @@ int optinc_card_stats(struct optinc_card *card, struct optinc_card_stats *stats,
 enum optinc_option {
 	/**
 	 * Microseconds that a wait looks at the completion queue before it
-	 * sleeps: 0..1000000. Default 50, or $OPTINC_SPIN_US.
+	 * sleeps: 0..1000000. Default 50, or $OPTINC_SPIN_US. A request on
+	 * registered or small memory whose wait ends within them makes no
+	 * system call and no interrupt.
 	 */
 	OPTINC_OPTION_SPIN_US = 1,
 };
