@@ -33,6 +33,12 @@ static int check_mr_reg(struct optinc_context *ctx, const struct optinc_mr_reg *
 	return 0;
 }
 
+/*
+ * Regions may overlap, as what users call buffers does. The DMA API allows that
+ * where nothing is synchronised, and nothing is: see optinc_dma_needs_sync().
+ */
+#define MR_DMA_ATTRS	DMA_ATTR_SKIP_CPU_SYNC
+
 /* In odev->srcu, or while the card is stopped */
 static void unmap_mr(struct optinc_context *ctx, struct optinc_mr *mr)
 {
@@ -41,7 +47,7 @@ static void unmap_mr(struct optinc_context *ctx, struct optinc_mr *mr)
 	if (mr->dmabuf)
 		optinc_dmabuf_unmap(mr);
 	else
-		dma_unmap_sgtable(&ctx->odev->pdev->dev, mr->sgt, mr->dir, 0);
+		dma_unmap_sgtable(&ctx->odev->pdev->dev, mr->sgt, mr->dir, MR_DMA_ATTRS);
 	mr->mapped = false;
 }
 
@@ -66,7 +72,7 @@ static int map_mr(struct optinc_context *ctx, struct optinc_mr *mr)
 		mr->mapped = !ret;
 		return ret;
 	}
-	ret = dma_map_sgtable(&odev->pdev->dev, mr->sgt, mr->dir, 0);
+	ret = dma_map_sgtable(&odev->pdev->dev, mr->sgt, mr->dir, MR_DMA_ATTRS);
 	if (ret)
 		return ret == -EIO ? -ENOMEM : ret;
 	mr->mapped = true;

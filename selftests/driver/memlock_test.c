@@ -121,7 +121,7 @@ TEST_F(memory, close_gives_back)
 
 	must_open(&other, 0);
 	for (i = 0; i < 10; i++)
-		must_reg(&other, self->memory, 5 * self->page);
+		must_reg(&other, self->memory + i * self->page, 5 * self->page);
 	must_reg(&self->card, self->memory, 3 * self->page);
 	EXPECT_EQ(53, pinned());
 	/* the mapping keeps the context, and the charge */
@@ -155,7 +155,7 @@ TEST_F(memory, failure_gives_back)
 	EXPECT_EQ(0, pinned());
 	/* the card has no room */
 	for (n = 0; n < self->card.query.max_mrs; n++)
-		must_reg(&self->card, self->memory, 1);
+		must_reg(&self->card, self->memory + n % 1024 * 64, 1);
 	EXPECT_EQ(n, pinned());
 	EXPECT_EQ(-ENOSPC, reg(&self->card, self->memory, 5 * self->page, 0, &mr));
 	EXPECT_EQ(n, pinned());
