@@ -294,7 +294,7 @@ TEST_F(node, stats)
 	EXPECT_EQ(0, after.__reserved);
 	EXPECT_EQ(1, after.requests - before.requests);
 	EXPECT_EQ(0, after.errors - before.errors);
-	EXPECT_EQ(3, after.doorbells - before.doorbells);
+	EXPECT_EQ(2, after.doorbells - before.doorbells);
 	EXPECT_EQ(1, after.doorbells_dropped - before.doorbells_dropped);
 	EXPECT_EQ(before.tx_bytes, after.tx_bytes);
 	EXPECT_LT(before.device_ns, after.device_ns);

@@ -67,7 +67,7 @@ TEST_F(rings, wrong_offset_or_length)
 }
 
 /* The whole range of cookies with a page each: nothing but one's own is there. */
-TEST_F(rings, nothing_else_is_mapped)
+TEST_F_TIMEOUT(rings, nothing_else_is_mapped, 200)
 {
 	struct card bare;
 	uint64_t n;
