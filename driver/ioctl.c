@@ -20,6 +20,7 @@ struct optinc_ioctl_op {
 	unsigned int min_size;		/* of its first version */
 	unsigned int nodes;		/* BIT(OPTINC_NODE_*) */
 	bool unguarded;			/* sees to odev->srcu itself */
+	bool answers;			/* the structure is copied back */
 	int (*execute)(struct optinc_context *ctx, void *arg);
 	void (*undo)(struct optinc_context *ctx, void *arg);
 };
@@ -103,7 +104,8 @@ static int ioctl_reset(struct optinc_context *ctx, void *arg)
 	ret = optinc_begin(ctx->odev);
 	if (ret)
 		return ret;
-	return optinc_reset(ctx->odev, NULL) ? -EIO : 0;
+	ret = optinc_reset(ctx->odev, NULL);
+	return ret && ret != -ENOMEM ? -EIO : ret;
 }
 
 #define CARD	BIT(OPTINC_NODE_CARD)
@@ -123,20 +125,22 @@ static int ioctl_reset(struct optinc_context *ctx, void *arg)
 	}
 
 static const struct optinc_ioctl_op ops[] = {
-	OP(QUERY, CARD | CTL, FIRST(query, model), sizeof(struct optinc_query), ioctl_query),
-	OP(STATS, CARD | CTL, FIRST(stats, device_ns), sizeof(struct optinc_stats), ioctl_stats),
+	OP(QUERY, CARD | CTL, FIRST(query, model), sizeof(struct optinc_query),
+	   ioctl_query, .answers = true),
+	OP(STATS, CARD | CTL, FIRST(stats, device_ns), sizeof(struct optinc_stats),
+	   ioctl_stats, .answers = true),
 	OP(MR_REG, CARD, FIRST(mr_reg, mr), sizeof(struct optinc_mr_reg),
-	   optinc_ioctl_mr_reg, .undo = optinc_undo_mr_reg, .unguarded = true),
+	   optinc_ioctl_mr_reg, .answers = true, .undo = optinc_undo_mr_reg, .unguarded = true),
 	OP(MR_DEREG, CARD, FIRST(mr_dereg, mr), sizeof(struct optinc_mr_dereg),
 	   optinc_ioctl_mr_dereg),
 	OP(QP_CREATE, CARD, FIRST(qp_create, cq_offset), sizeof(struct optinc_qp_create),
-	   optinc_ioctl_qp_create, .undo = optinc_undo_qp_create),
+	   optinc_ioctl_qp_create, .answers = true, .undo = optinc_undo_qp_create),
 	OP(QP_DESTROY, CARD, FIRST(qp_destroy, qp), sizeof(struct optinc_qp_destroy),
 	   optinc_ioctl_qp_destroy),
 	OP(GROUP_JOIN, CARD, FIRST(group_join, group), sizeof(struct optinc_group_join),
-	   optinc_ioctl_group_join, .undo = optinc_undo_group_join),
+	   optinc_ioctl_group_join, .answers = true, .undo = optinc_undo_group_join),
 	OP(GROUP_WAIT, CARD, FIRST(group_wait, __reserved), sizeof(struct optinc_group_wait),
-	   optinc_ioctl_group_wait, .unguarded = true),
+	   optinc_ioctl_group_wait, .answers = true, .unguarded = true),
 	OP(GROUP_LEAVE, CARD, FIRST(group_leave, group), sizeof(struct optinc_group_leave),
 	   optinc_ioctl_group_leave),
 	OP(GROUP_ABORT, CARD, FIRST(group_abort, group), sizeof(struct optinc_group_abort),
@@ -242,7 +246,7 @@ long optinc_ioctl(struct file *file, unsigned int cmd, unsigned long uarg)
 	if (ret)
 		return ret;
 	ret = execute(ctx, op, &arg);
-	if (ret)
+	if (ret || !op->answers)
 		return ret;
 	if (copy_to_user(user, &arg, min(arg.size, op->size))) {
 		undo(ctx, op, &arg);
