@@ -67,21 +67,31 @@ TEST_F(rings, wrong_offset_or_length)
 }
 
 /* The whole range of cookies with a page each: nothing but one's own is there. */
-TEST_F_TIMEOUT(rings, nothing_else_is_mapped, 200)
+TEST_F(rings, nothing_else_is_mapped)
 {
 	struct card bare;
-	uint64_t n;
+	uint64_t n, offset;
+	int i;
 
 	bare.fd = open_node("card", 0);
 	ASSERT_LE(0, bare.fd);
 	ASSERT_EQ(0, query(bare.fd, &bare.query));
-	for (n = 0; n < 1 << 17; n++) {
-		uint64_t offset = n * self->page;
-
+	/* pages of this card's queues and others', and around each power of two */
+	for (n = 0; n < 4096; n++) {
+		offset = n * self->page;
 		if (offset == bare.query.doorbell_offset)
 			continue;
 		ASSERT_EQ(MAP_FAILED, map(bare.fd, self->page, offset));
 		ASSERT_EQ(EINVAL, errno);
+	}
+	for (n = 1; n < 1ULL << 50; n *= 2) {
+		for (i = -1; i <= 1; i++) {
+			offset = (n + (uint64_t)i) * self->page;
+			if (offset == bare.query.doorbell_offset)
+				continue;
+			ASSERT_EQ(MAP_FAILED, map(bare.fd, self->page, offset));
+			ASSERT_TRUE(errno == EINVAL || errno == EOVERFLOW);
+		}
 	}
 }
 
