@@ -153,7 +153,7 @@ struct optinc_admin_cmd {
 			__le16	vector;		/* or OPTINC_NO_VECTOR */
 			__le16	__reserved;
 		} qp_create;
-	} __attribute__((packed, aligned(8)));
+	};
 };
 
 #define OPTINC_NO_VECTOR	0xffff
@@ -180,7 +180,7 @@ struct optinc_admin_cqe {
 enum optinc_admin_status {
 	OPTINC_AST_SUCCESS		= 0x00,
 	OPTINC_AST_INVALID_OPCODE	= 0x01,
-	OPTINC_AST_INVALID_FIELD	= 0x02,	/* a reserved byte is not zero, a value is out of range */
+	OPTINC_AST_INVALID_FIELD	= 0x02,	/* reserved and not zero, or out of range */
 	OPTINC_AST_INVALID_HANDLE	= 0x03,
 	OPTINC_AST_LIMIT		= 0x04,	/* no more of these */
 	OPTINC_AST_BUSY			= 0x05,
@@ -196,7 +196,7 @@ struct optinc_hw_segment {
 	__le64	length;
 };
 
-#define OPTINC_MAX_SEGMENTS	(1U << 20)
+#define OPTINC_MAX_SEGMENTS	0x100000
 
 /* IDENTIFY's data buffer, 256 bytes */
 struct optinc_hw_identify {
