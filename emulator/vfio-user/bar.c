@@ -84,6 +84,10 @@ void vu_region_read(struct vu_server *server, uint32_t region, uint64_t offset, 
 {
 	uint32_t value;
 
+	if (server->pulled) {
+		memset(data, 0xff, count);
+		return;
+	}
 	switch (region) {
 	case VFIO_PCI_CONFIG_REGION_INDEX:
 		vu_config_read(server, (uint32_t)offset, data, count);
@@ -137,6 +141,8 @@ void vu_region_write(struct vu_server *server, uint32_t region, uint64_t offset,
 {
 	uint32_t value;
 
+	if (server->pulled)
+		return;
 	switch (region) {
 	case VFIO_PCI_CONFIG_REGION_INDEX:
 		vu_config_write(server, (uint32_t)offset, data, count);

@@ -90,6 +90,8 @@ struct vu_server {
 	bool versioned;		/* the client has said VU_VERSION */
 	bool stepping;		/* within card_step() */
 	bool reset_pending;	/* asked for during a step */
+	_Atomic bool pull;	/* what vu_server_pull() wants */
+	bool pulled;		/* what is so */
 	uint64_t host_ns;	/* when the host last wrote to a register */
 	struct vu_waker *waker;
 	_Atomic bool asleep;	/* in card_sleep(), to be woken for the socket */

@@ -99,7 +99,25 @@ static void block(sigset_t *signals)
 	sigaddset(signals, SIGTERM);
 	sigaddset(signals, SIGINT);
 	sigaddset(signals, SIGHUP);
+	sigaddset(signals, SIGUSR1);
+	sigaddset(signals, SIGUSR2);
 	pthread_sigmask(SIG_BLOCK, signals, NULL);
+}
+
+/* Until a signal that ends it */
+static void await_end(struct process *process, const sigset_t *signals)
+{
+	int signal;
+	size_t i;
+
+	for (;;) {
+		if (sigwait(signals, &signal))
+			continue;
+		if (signal != SIGUSR1 && signal != SIGUSR2)
+			return;
+		for (i = 0; i < process->server_count; i++)
+			vu_server_pull(process->servers[i], signal == SIGUSR1);
+	}
 }
 
 int main(int argc, char **argv)
@@ -107,7 +125,7 @@ int main(int argc, char **argv)
 	struct process process = { .stop_fd = -1 };
 	char error[256];
 	sigset_t signals;
-	int rc, signal;
+	int rc;
 
 	if (vu_options_parse(argc, argv, &process.options, error, sizeof(error))) {
 		fprintf(stderr, "optinc-emu: %s\nTry optinc-emu --help.\n", error);
@@ -127,8 +145,7 @@ int main(int argc, char **argv)
 		/* for scripts that wait until the sockets are there */
 		printf("optinc-emu: ready\n");
 		fflush(stdout);
-		while (sigwait(&signals, &signal))
-			;
+		await_end(&process, &signals);
 	}
 	finish(&process);
 	return rc ? 1 : 0;

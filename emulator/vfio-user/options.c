@@ -50,8 +50,9 @@ const char vu_help[] =
 	"\n"
 	"  --help\n"
 	"\n"
-	"SIGTERM or SIGINT ends it. A virtual machine that ends leaves the card ready for\n"
-	"the next one.\n";
+	"SIGUSR1 pulls the cards out of their slots, while all reads of them are ones;\n"
+	"SIGUSR2 puts them back, as after power-on. SIGTERM or SIGINT ends it. A virtual\n"
+	"machine that ends leaves the card ready for the next one.\n";
 
 struct parameter {
 	const char *key;

@@ -58,6 +58,23 @@ static void after_step(struct vu_server *server)
 	}
 }
 
+void vu_server_pull(struct vu_server *server, int pulled)
+{
+	atomic_store(&server->pull, pulled);
+}
+
+/* Out or in, the card has lost its power. */
+static void follow_pull(struct vu_server *server)
+{
+	bool pull = atomic_load(&server->pull);
+
+	if (pull == server->pulled)
+		return;
+	server->pulled = pull;
+	vu_config_reset(server, false);
+	vu_reset(server);
+}
+
 static bool step(struct vu_server *server)
 {
 	bool did;
@@ -141,8 +158,10 @@ static bool serve(struct vu_server *server)
 	bool go_on = true;
 
 	while (go_on && !server->broken) {
-		bool did = listen_to_client(server);
+		bool did;
 
+		follow_pull(server);
+		did = listen_to_client(server);
 		did |= step(server);
 		if (did) {
 			spins = 0;

@@ -28,6 +28,11 @@ int vu_server_new(const struct card_config *config, const char *path, int fd, in
 		  size_t error_size);
 /* Serve until @stop_fd becomes readable, or the one client has gone. */
 void vu_server_run(struct vu_server *server);
+/*
+ * Pull the card out of its slot, or put one back: from any thread. Pulled, it
+ * does nothing, and reads of it are all ones; back, it is as after power-on.
+ */
+void vu_server_pull(struct vu_server *server, int pulled);
 /* No other thread may still run it, and the waker is freed before. */
 void vu_server_free(struct vu_server *server);
 

@@ -845,6 +845,37 @@ static void test_resets(void **state)
 }
 
 /* A reset while the card waits for memory: what comes then has no effect. */
+/* All is ones, nothing is done; back, it is as after power-on. */
+static void test_pulled(void **state)
+{
+	static struct client c;
+	int tries;
+
+	(void)state;
+	begin(&c);
+	assert_int_equal(map(&c, GUEST, GUEST_BYTES, 0, 3, c.memfd), 0);
+	allow_master(&c);
+	assert_int_equal(enable(&c), OPTINC_STATUS_READY);
+	vu_server_pull(c.server, 1);
+	for (tries = 0; get(&c, OPTINC_REG_MAGIC) != ~0U && tries < 1000; tries++)
+		usleep(1000);
+	assert_int_equal(get(&c, OPTINC_REG_STATUS), ~0U);
+	assert_int_equal(config(&c, PCI_VENDOR_ID, 4), ~0U);
+	post_identify(&c);
+	usleep(20000);
+	assert_int_equal(((struct optinc_admin_cqe *)(c.memory + CQ_AT))->status, 0);
+	vu_server_pull(c.server, 0);
+	for (tries = 0; get(&c, OPTINC_REG_MAGIC) == ~0U && tries < 1000; tries++)
+		usleep(1000);
+	assert_int_equal(get(&c, OPTINC_REG_MAGIC), OPTINC_MAGIC);
+	check_disabled(&c);
+	assert_int_equal(config(&c, PCI_COMMAND, 2), 0);
+	allow_master(&c);
+	assert_int_equal(enable(&c), OPTINC_STATUS_READY);
+	assert_true(identify(&c));
+	stop(&c);
+}
+
 static void test_resets_in_step(void **state)
 {
 	static struct client c;
@@ -1412,6 +1443,7 @@ int main(void)
 		cmocka_unit_test(test_read_only),
 		cmocka_unit_test(test_order),
 		cmocka_unit_test(test_resets),
+		cmocka_unit_test(test_pulled),
 		cmocka_unit_test(test_resets_in_step),
 		cmocka_unit_test(test_unmap_in_step),
 		cmocka_unit_test(test_pointers_in_step),
