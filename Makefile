@@ -109,14 +109,14 @@ install: all
 	install -m 644 $(BUILD)/lib/liboptinc.pc $(DESTDIR)$(LIBDIR)/pkgconfig/
 	install -m 644 lib/include/optinc/*.h $(DESTDIR)$(INCLUDEDIR)/optinc/
 	install -m 644 uapi/linux/optinc.h $(DESTDIR)$(INCLUDEDIR)/linux/
-	install -m 755 $(UTILS) $(DESTDIR)$(BINDIR)/
+	install -m 755 $(UTILS) $(OPTINC_EMU) $(DESTDIR)$(BINDIR)/
 	install -m 644 Documentation/man/*.1 $(DESTDIR)$(MANDIR)/man1/
 	install -m 644 packaging/completions/* $(DESTDIR)$(COMPLETIONDIR)/
 
 uninstall:
 	rm -f $(DESTDIR)$(LIBDIR)/liboptinc.so* $(DESTDIR)$(LIBDIR)/optinc/liboptinc-emu.so \
 		$(DESTDIR)$(LIBDIR)/pkgconfig/liboptinc.pc $(DESTDIR)$(INCLUDEDIR)/linux/optinc.h \
-		$(addprefix $(DESTDIR)$(BINDIR)/,$(notdir $(UTILS))) \
+		$(addprefix $(DESTDIR)$(BINDIR)/,$(notdir $(UTILS) $(OPTINC_EMU))) \
 		$(addprefix $(DESTDIR)$(MANDIR)/man1/,$(notdir $(wildcard Documentation/man/*.1))) \
 		$(addprefix $(DESTDIR)$(COMPLETIONDIR)/,$(notdir $(wildcard packaging/completions/*)))
 	rm -rf $(DESTDIR)$(INCLUDEDIR)/optinc

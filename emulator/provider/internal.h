@@ -144,6 +144,8 @@ static inline bool emu_here(const struct emu_dev *dev)
 
 /* uri.c */
 int emu_uri_parse(const char *rest, struct card_config *config, char *error, size_t error_size);
+/* The names that there are, and whether one may be given several times; false behind the last */
+bool emu_uri_parameter(size_t i, const char **name, bool *repeats);
 
 /* driver.c: all with the lock held */
 int emu_start(struct emu_dev *dev, char *error, size_t error_size);

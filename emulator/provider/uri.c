@@ -230,6 +230,15 @@ static const struct parameter {
 
 #define PARAMETERS	(sizeof(parameters) / sizeof(parameters[0]))
 
+bool emu_uri_parameter(size_t i, const char **name, bool *repeats)
+{
+	if (i >= PARAMETERS)
+		return false;
+	*name = parameters[i].name;
+	*repeats = parameters[i].repeats;
+	return true;
+}
+
 static const struct parameter *find(const char *name)
 {
 	size_t i;

@@ -9,6 +9,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <optinc/optinc.h>
+
 #include "emulator/vfio-user/internal.h"
 
 struct process {
@@ -120,21 +122,38 @@ static void await_end(struct process *process, const sigset_t *signals)
 	}
 }
 
+static int inform(const struct vu_option_list *options)
+{
+	if (options->help)
+		fputs(vu_help, stdout);
+	else
+		printf("optinc-emu %d.%d.%d, card interface %d.%d\n", OPTINC_VERSION_MAJOR,
+		       OPTINC_VERSION_MINOR, OPTINC_VERSION_PATCH, OPTINC_INTERFACE_MAJOR,
+		       OPTINC_INTERFACE_MINOR);
+	errno = 0;
+	if (!fflush(stdout) && !ferror(stdout))
+		return 0;
+	fprintf(stderr, "optinc-emu: cannot write to standard output: %s\n",
+		errno ? strerror(errno) : "write error");
+	return 1;
+}
+
 int main(int argc, char **argv)
 {
+	static char tool[] = "optinc-emu";
 	struct process process = { .stop_fd = -1 };
 	char error[256];
 	sigset_t signals;
 	int rc;
 
+	argv[0] = tool;		/* for getopt's messages */
 	if (vu_options_parse(argc, argv, &process.options, error, sizeof(error))) {
-		fprintf(stderr, "optinc-emu: %s\nTry optinc-emu --help.\n", error);
+		if (*error)
+			fprintf(stderr, "optinc-emu: %s: see --help\n", error);
 		return 2;
 	}
-	if (process.options.help) {
-		fputs(vu_help, stdout);
-		return 0;
-	}
+	if (process.options.help || process.options.version)
+		return inform(&process.options);
 	block(&signals);
 	rc = prepare(&process);
 	if (!rc)

@@ -6,6 +6,7 @@
  * becomes KEY=VALUE, from an option --KEY for all cards or from one --card.
  */
 #include <errno.h>
+#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,9 +16,10 @@
 
 #define MAX_PARAMETERS	64
 #define MAX_CARDS	FABRIC_MAX_PORTS
+#define MAX_OPTIONS	32
 
 const char vu_help[] =
-	"Usage: optinc-emu --fabric NAME --ports N --port P --socket PATH [OPTION]...\n"
+	"usage: optinc-emu --fabric NAME --ports N --port P --socket PATH [OPTION]...\n"
 	"       optinc-emu --fabric NAME --ports N [OPTION]... --card KEY=VALUE,... [--card ...]\n"
 	"\n"
 	"Emulated OptINC cards for virtual machines: a vfio-user server for each card,\n"
@@ -25,22 +27,19 @@ const char vu_help[] =
 	"  -device '{\"driver\":\"vfio-user-pci\",\"socket\":{\"type\":\"unix\",\"path\":\"PATH\"}}'\n"
 	"with the guest's memory shared (memory-backend-memfd,share=on).\n"
 	"\n"
-	"Cards of one fabric meet, whichever process they are in, and whether they are\n"
-	"reached through a virtual machine or by an emu: URI of the same fabric.\n"
-	"\n"
+	"cards\n"
 	"  --fabric NAME         the fabric: letters, digits, '.', '_', '-'\n"
-	"  --ports N             its ports, the same for all its cards\n"
+	"  --ports N             its ports, 2 to 16, the same for all its cards\n"
 	"  --port P              the card's port, 0 to N-1\n"
 	"  --socket PATH         where the virtual machine connects; only for this user\n"
 	"  --card KEY=VALUE,...  one of several cards, with its port= and socket=, and any of\n"
-	"                        the options below for it alone\n"
-	"  --vectors V           MSI-X vectors, 1 to 2047\n"
+	"                        the options below for it alone; may be repeated\n"
+	"  --vectors V           MSI-X vectors, 1 to 2047 (65)\n"
 	"  --no-isolation        a card without the isolation capability; in --card\n"
 	"                        isolation=0\n"
-	"\n"
-	"How the lanes of a card fall short:\n"
+	"how a card's lanes fall short\n"
 	"  --impair PRESET       clean, ethernet or wifi; the options below refine it\n"
-	"  --seed S              of all that is drawn\n"
+	"  --seed S              of all that is drawn (0)\n"
 	"  --delay TIME          added to each request's modelled time: 500ns, 2us, 1.5ms\n"
 	"  --jitter TIME         uniform in 0 to TIME, drawn for each request, added too\n"
 	"  --loss P              probability that a symbol is lost and sent again\n"
@@ -49,10 +48,14 @@ const char vu_help[] =
 	"  --pace 1              complete no request before its modelled time\n"
 	"\n"
 	"  --help\n"
+	"  --version\n"
 	"\n"
-	"SIGUSR1 pulls the cards out of their slots, while all reads of them are ones;\n"
-	"SIGUSR2 puts them back, as after power-on. SIGTERM or SIGINT ends it. A virtual\n"
-	"machine that ends leaves the card ready for the next one.\n";
+	"Cards of one fabric meet, whichever process they are in, and whether they are\n"
+	"reached through a virtual machine or by an emu: URI of the same fabric.\n"
+	"Prints \"optinc-emu: ready\" once all sockets are there. SIGUSR1 pulls the cards out\n"
+	"of their slots, whereupon all reads of them are ones; SIGUSR2 puts them back, as\n"
+	"after power-on. SIGTERM or SIGINT ends it. A virtual machine that ends leaves the\n"
+	"card ready for the next one.\n";
 
 struct parameter {
 	const char *key;
@@ -105,6 +108,19 @@ static bool has(const struct parameters *in, const struct parameter *like)
 		if (in->list[i].key_length == like->key_length &&
 		    !memcmp(in->list[i].key, like->key, like->key_length))
 			return true;
+	}
+	return false;
+}
+
+static bool repeats(const struct parameter *parameter)
+{
+	bool repeated;
+	const char *name;
+	size_t i;
+
+	for (i = 0; emu_uri_parameter(i, &name, &repeated); i++) {
+		if (is_key(parameter, name))
+			return repeated;
 	}
 	return false;
 }
@@ -167,6 +183,11 @@ static int append(struct line *line, char *uri, size_t size, const struct parame
 
 static int parse_card(struct line *line, const char *text, struct vu_options *card)
 {
+	static const struct parameter required[] = {
+		{ .key = "port", .key_length = 4 },
+		{ .key = "ports", .key_length = 5 },
+		{ .key = "socket", .key_length = 6 },
+	};
 	struct parameters own = { .count = 0 };
 	struct vu_options extra = { .path = "" };
 	char uri[4096];
@@ -178,11 +199,15 @@ static int parse_card(struct line *line, const char *text, struct vu_options *ca
 		return rc;
 	for (i = 0; i < line->common.count; i++) {
 		/* what a card says of itself goes before what is said of all */
-		if (!has(&own, &line->common.list[i]) || is_key(&line->common.list[i], "dead-lane")) {
+		if (!has(&own, &line->common.list[i]) || repeats(&line->common.list[i])) {
 			if (own.count == MAX_PARAMETERS)
 				return FAIL(line, "more than %d parameters", MAX_PARAMETERS);
 			own.list[own.count++] = line->common.list[i];
 		}
+	}
+	for (i = 0; i < sizeof(required) / sizeof(required[0]); i++) {
+		if (!has(&own, &required[i]))
+			return FAIL(line, "--%s is missing", required[i].key);
 	}
 	snprintf(uri, sizeof(uri), "%s", line->fabric);
 	for (i = 0; !rc && i < own.count; i++) {
@@ -198,8 +223,7 @@ static int parse_card(struct line *line, const char *text, struct vu_options *ca
 		return rc;
 	card->card.no_isolation = extra.card.no_isolation;
 	memcpy(card->path, extra.path, sizeof(card->path));
-	return card->path[0] ? 0 : FAIL(line, "port %u: say with socket which path a virtual "
-					      "machine connects to", card->card.fabric.port);
+	return 0;
 }
 
 static int check_apart(struct line *line, const struct vu_option_list *list)
@@ -218,45 +242,67 @@ static int check_apart(struct line *line, const struct vu_option_list *list)
 	return 0;
 }
 
-static int take_option(struct line *line, const char *name, const char *value)
+/* What getopt_long() returns for each kind */
+enum { OPT_PARAMETER = 256, OPT_FABRIC, OPT_CARD, OPT_NO_ISOLATION, OPT_HELP, OPT_VERSION };
+
+/* Options of this program alone, and those that a URI has as well */
+static void list_options(struct option options[MAX_OPTIONS])
 {
-	if (!strcmp(name, "fabric")) {
-		line->fabric = value;
-		return 0;
-	}
-	if (!strcmp(name, "card")) {
-		if (line->card_count == MAX_CARDS)
-			return FAIL(line, "more than %d cards", MAX_CARDS);
-		line->cards[line->card_count++] = value;
-		return 0;
-	}
-	return add(line, &line->common, name, strlen(name), value, strlen(value));
+	static const struct option own[] = {
+		{ "fabric",	  required_argument, NULL, OPT_FABRIC },
+		{ "card",	  required_argument, NULL, OPT_CARD },
+		{ "socket",	  required_argument, NULL, OPT_PARAMETER },
+		{ "no-isolation", no_argument,	     NULL, OPT_NO_ISOLATION },
+		{ "help",	  no_argument,	     NULL, OPT_HELP },
+		{ "version",	  no_argument,	     NULL, OPT_VERSION },
+	};
+	size_t n = sizeof(own) / sizeof(own[0]), i;
+	const char *name;
+	bool repeated;
+
+	memcpy(options, own, sizeof(own));
+	for (i = 0; n < MAX_OPTIONS - 1 && emu_uri_parameter(i, &name, &repeated); i++)
+		options[n++] = (struct option){ name, required_argument, NULL, OPT_PARAMETER };
+	options[n] = (struct option){ NULL, 0, NULL, 0 };
 }
 
-static int parse_line(struct line *line, int argc, char **argv, int *help)
+static int take_option(struct line *line, int c, const char *name, struct vu_option_list *list)
 {
-	int i, rc = 0;
-
-	for (i = 1; i < argc && !rc; i++) {
-		const char *name = argv[i];
-
-		if (strncmp(name, "--", 2) || !name[2])
-			return FAIL(line, "\"%s\" is not an option", name);
-		name += 2;
-		if (!strcmp(name, "help")) {
-			*help = 1;
-			return 0;
-		}
-		if (!strcmp(name, "no-isolation")) {
-			rc = take_option(line, "isolation", "0");
-			continue;
-		}
-		if (strchr(name, '='))
-			return FAIL(line, "%s: write the value as a word of its own", argv[i]);
-		if (i + 1 == argc)
-			return FAIL(line, "%s lacks its value", argv[i]);
-		rc = take_option(line, name, argv[++i]);
+	switch (c) {
+	case OPT_PARAMETER:
+		return add(line, &line->common, name, strlen(name), optarg, strlen(optarg));
+	case OPT_FABRIC:
+		line->fabric = optarg;
+		return 0;
+	case OPT_CARD:
+		if (line->card_count == MAX_CARDS)
+			return FAIL(line, "more than %d cards", MAX_CARDS);
+		line->cards[line->card_count++] = optarg;
+		return 0;
+	case OPT_NO_ISOLATION:
+		return add(line, &line->common, "isolation", strlen("isolation"), "0", 1);
+	case OPT_HELP:
+		list->help = true;
+		return 0;
+	case OPT_VERSION:
+		list->version = true;
+		return 0;
+	default:
+		return -EINVAL;		/* getopt has said why */
 	}
+}
+
+static int parse_line(struct line *line, int argc, char **argv, struct vu_option_list *list)
+{
+	struct option options[MAX_OPTIONS];
+	int c, index = 0, rc = 0;
+
+	list_options(options);
+	optind = 0;
+	while (!rc && (c = getopt_long(argc, argv, "", options, &index)) != -1)
+		rc = take_option(line, c, options[index].name, list);
+	if (!rc && optind < argc)
+		return FAIL(line, "%s: not an option", argv[optind]);
 	return rc;
 }
 
@@ -268,8 +314,9 @@ int vu_options_parse(int argc, char **argv, struct vu_option_list *list, char *e
 	int rc;
 
 	memset(list, 0, sizeof(*list));
-	rc = parse_line(&line, argc, argv, &list->help);
-	if (rc || list->help)
+	*error = '\0';
+	rc = parse_line(&line, argc, argv, list);
+	if (rc || list->help || list->version)
 		return rc;
 	if (!line.fabric)
 		return FAIL(&line, "--fabric is missing");

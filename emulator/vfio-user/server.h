@@ -3,6 +3,7 @@
 #ifndef OPTINC_VFIO_USER_SERVER_H
 #define OPTINC_VFIO_USER_SERVER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "emulator/card/card.h"
@@ -45,10 +46,13 @@ struct vu_options {
 struct vu_option_list {
 	struct vu_options *cards;
 	size_t count;
-	int help;
+	bool help, version;
 };
 
-/* From a command line. 0, or negative errno with a sentence in @error. */
+/*
+ * From a command line. 0, or negative errno with a sentence in @error, which is
+ * empty where getopt_long() has printed one.
+ */
 int vu_options_parse(int argc, char **argv, struct vu_option_list *list, char *error,
 		     size_t error_size);
 extern const char vu_help[];

@@ -30,6 +30,16 @@ for header in optinc/optinc.h linux/optinc.h; do
 	ok $? "$header compiles alone as C++17"
 done
 
+[ "$(LD_LIBRARY_PATH='' "$prefix/bin/optinc-emu" --version)" = \
+	"optinc-emu $(pkg-config --modversion liboptinc), card interface 1.0" ]
+ok $? "optinc-emu is installed, needs no library of ours, and tells its version"
+missing=
+for tool in "$prefix"/bin/*; do
+	[ -e "$prefix/share/man/man1/${tool##*/}.1" ] || missing+=" ${tool##*/}"
+done
+[ -z "$missing" ]
+ok $? "every tool has its manual page$missing"
+
 so=$(readlink -f "$prefix/lib/liboptinc.so")
 needed=$(readelf -d "$so" | sed -n 's/.*(NEEDED).*\[\(.*\)\].*/\1/p' |
 	grep -vE '^(libc\.so|libm\.so|libnl-|libnl-genl-|ld-linux)')

@@ -61,7 +61,7 @@ fails() {	# fails STATUS PATTERN TOOL ARGS: that status, one line on stderr, not
 
 # --- help and versions
 
-for tool in optinc optinc-bench optinc-demo; do
+for tool in optinc optinc-bench optinc-demo optinc-emu; do
 	run $tool --help
 	[ $status = 0 ] && quiet && out "^usage: $tool " && out '--card' && out '--version'
 	ok $? "$tool --help"
@@ -305,6 +305,42 @@ ok $? "optinc-demo: five ranks, NaN, infinity, zeros, subnormals, a short block"
 utils/demo/make_gradients.py --check >"$tmp/out" 2>"$tmp/err"
 ok $? "make_gradients.py makes the gradients of the repository again"
 
+# --- optinc-emu
+
+fails 2 '--fabric is missing' optinc-emu
+fails 2 '--port is missing' optinc-emu --fabric a --ports 2
+fails 2 '--socket is missing' optinc-emu --fabric a --ports 2 --port 1
+fails 2 'x: not an option' optinc-emu --fabric a x
+fails 2 'requires an argument' optinc-emu --fabric
+fails 2 'port=2: a fabric with ports=2 has ports 0 to 1' \
+	optinc-emu --fabric a --ports 2 --port 2 --socket "$tmp/s"
+fails 2 'two cards at port 0' \
+	optinc-emu --fabric a --ports 2 --card port=0,socket=a --card port=0,socket=b
+fails 2 'two cards at a' \
+	optinc-emu --fabric a --ports 2 --card port=0,socket=a --card port=1,socket=a
+fails 2 'no parameter "frob"' optinc-emu --fabric a --ports 2 --card port=0,socket=a,frob=1
+fails 1 'port 0: .*nowhere' optinc-emu --fabric=emu-$$ --ports=2 --port=0 --socket "$tmp/nowhere/s"
+
+# Two cards with what is said of all and of one; they end at SIGTERM, and clean up.
+"$BIN/optinc-emu" --fabric emu-$$ --ports=3 --dead-lane 1 --impair wifi \
+	--card "port=0,socket=$tmp/s0,dead-lane=2" --card "port=1,socket=$tmp/s1,impair=clean" \
+	>"$tmp/out" 2>"$tmp/err" &
+emu=$!
+for _ in $(seq 100); do
+	out '^optinc-emu: ready$' && break
+	sleep 0.1
+done
+out '^optinc-emu: ready$' && quiet && [ "$(stat -c %a:%F "$tmp/s0" "$tmp/s1")" = "600:socket
+600:socket" ]
+ok $? "optinc-emu: ready, its sockets are for this user"
+run optinc info --card "emu:emu-$$?port=1&ports=3"
+[ $status = 1 ] && err "port 1.* process $emu"
+ok $? "optinc-emu: its ports are taken"
+kill -TERM $emu
+wait $emu
+[ $? = 0 ] && [ ! -e "$tmp/s0" ] && [ ! -e "$tmp/s1" ] && [ ! -e /dev/shm/optinc-$(id -u)-emu-$$ ]
+ok $? "optinc-emu: SIGTERM ends it, and nothing is left"
+
 # --- manual pages and completions
 
 for page in Documentation/man/*.1; do
@@ -322,7 +358,7 @@ for page in Documentation/man/*.1; do
 	[ -z "$missing" ]
 	ok $? "${page##*/} has every option of --help$missing"
 done
-for file in packaging/completions/optinc packaging/completions/optinc-bench; do
+for file in packaging/completions/*; do
 	tool=$(basename $file)
 	bash -n $file 2>"$tmp/err" && missing= || missing=' (syntax)'
 	for option in $("$BIN/$tool" --help | grep -oE '(^|[ ,])--[a-z_-]+' | grep -oE -- '--[a-z_-]+'); do
