@@ -115,6 +115,46 @@ run optinc list -o json --card "$emu"
 		d["cards"][0]["slot"] is None'
 ok $? "optinc list --card emu:"
 
+# A card's configuration space as sysfs has it, in a /sys of our own
+in_sysfs() {	# in_sysfs BYTE WIDTH SPEED ARGS: of optinc; all bytes are the same
+	# shellcheck disable=SC2016 # of the shell in there
+	timeout -k 5 60 unshare -rm bash -c '
+		set -e
+		dir=/sys/bus/pci/devices/0000:5e:00.0
+		mount -t tmpfs none /sys/bus/pci
+		mkdir -p $dir
+		head -c 256 /dev/zero | tr "\0" "\\$1" >$dir/config
+		echo $2 >$dir/current_link_width
+		echo $3 >$dir/current_link_speed
+		echo 8 >$dir/max_link_width
+		echo 16.0 GT/s PCIe >$dir/max_link_speed
+		for file in vendor device class irq; do
+			echo 0x1b36 >$dir/$file
+		done
+		yes "0x0 0x0 0x0" | head -n 13 >$dir/resource
+		shift 3
+		exec "$@"' - "$1" "$2" "$3" "$BIN/optinc" "${@:4}" >"$tmp/out" 2>"$tmp/err"
+	status=$?
+}
+
+if unshare -rm mount -t tmpfs none /sys/bus/pci 2>/dev/null; then
+	in_sysfs 377 63 Unknown list --card pci:0000:5e:00.0
+	[ $status = 0 ] && out '^pci:0000:5e:00\.0 +0000:5e:00\.0 +gone +-'
+	ok $? "optinc list of a card that was pulled out"
+	in_sysfs 377 63 Unknown list --card pci:0000:5e:00.0 -o json
+	[ $status = 0 ] && query 'd["cards"][0]["gone"] is True and d["cards"][0]["link"] is None'
+	ok $? "optinc list -o json of a card that was pulled out"
+	in_sysfs 000 4 16.0 list --card pci:0000:5e:00.0
+	[ $status = 0 ] && out ' x4 16 GT/s \(degraded\) '
+	ok $? "optinc list of a card with a narrow link"
+	in_sysfs 000 8 16.0 list --card pci:0000:5e:00.0 -o json
+	[ $status = 0 ] && query 'd["cards"][0]["gone"] is False and
+		d["cards"][0]["link"]["width"] == 8'
+	ok $? "optinc list -o json of a card that is there"
+else
+	skip "optinc list and a card's link" "no mount namespace"
+fi
+
 run optinc info -o json --card "$emu"
 [ $status = 0 ] && quiet &&
 	query 'd["port"] == 1 and d["ports"] == 3 and "emulated" in d["features"]["names"] and

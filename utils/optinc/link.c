@@ -43,6 +43,12 @@ static void on_warning(char *msg, ...)
 	(void)msg;
 }
 
+/* What reads as all ones is not there; the kernel's link attributes are as wrong then. */
+static bool is_gone(struct pci_dev *dev)
+{
+	return pci_read_word(dev, PCI_VENDOR_ID) == 0xffff;
+}
+
 /* Code of the Link Status and Link Capabilities registers, in tenths of GT/s. */
 static unsigned int speed_of(unsigned int code)
 {
@@ -127,9 +133,11 @@ bool link_read(const char *slot, struct link *link, char why[WHY_BYTES])
 	pci_init(access);
 	access_open = access;	/* one that did not come that far cannot be cleaned up */
 	device_open = pci_get_dev(access, (int)domain, (int)bus, (int)device, (int)function);
-	read_config(device_open, link);
+	link->gone = is_gone(device_open);
+	if (!link->gone)
+		read_config(device_open, link);
 	clean_up();
-	if (!link->width)
+	if (!link->width && !link->gone)
 		read_attributes(slot, link);
 	return true;
 }

@@ -88,12 +88,14 @@ static const char *or_dash(const char *text)
 	return text[0] ? text : "-";
 }
 
-/* "x8 16 GT/s", and whether card and slot could do more. */
+/* "x8 16 GT/s" or "gone", and whether card and slot could do more. */
 static void print_link(const struct link *l)
 {
 	char text[64] = "-";
 
-	if (l->width)
+	if (l->gone)
+		snprintf(text, sizeof(text), "gone");
+	else if (l->width)
 		snprintf(text, sizeof(text), "x%u %g GT/s%s", l->width, l->gts / 10.0,
 			 l->width < l->max_width || l->gts < l->max_gts ? " (degraded)" : "");
 	printf("%-24s", text);
@@ -137,6 +139,7 @@ static void add_link(struct json_object *o, const struct link *l)
 		json_add_double(link, "max_gts", l->max_gts / 10.0);
 	}
 	json_object_object_add(o, "link", link);
+	json_add_bool(o, "gone", l->gone);
 }
 
 static void print_json(const struct table *t)

@@ -39,12 +39,14 @@ int open_card(const struct options *options, struct optinc_card **card);
 
 /**
  * struct link - a PCI function's link; zero where it is not known
+ * @gone: nothing answers in the slot any more, so nothing else is known
  * @gts: rate of a lane in tenths of GT/s
  */
 struct link {
 	unsigned int vendor, device;
 	unsigned int width, max_width;
 	unsigned int gts, max_gts;
+	bool gone;
 };
 
 /* Through libpci. False, with a sentence in @why, if it fails altogether. */
