@@ -137,22 +137,30 @@ static uint64_t base(const uint32_t halves[2])
 	return (uint64_t)halves[1] << 32 | halves[0];
 }
 
-/* Bytes 8 to 31 first: who sees the new phase, in bytes 0 to 7, sees all. */
-static void complete(struct card *card, uint16_t cmd_id, uint16_t status,
-		     const struct admin_result *result)
+static struct optinc_admin_cqe completion(const struct card *card, uint16_t cmd_id,
+					  uint16_t status, const struct admin_result *result)
+{
+	return (struct optinc_admin_cqe) {
+		.cmd_id = cmd_id,
+		.status = htole16((uint16_t)(status << 1)),
+		.sq_head = htole16(card->admin.sq_head),
+		.handle = htole32(status ? 0 : result->handle),
+		.result = htole64(status ? 0 : result->result),
+	};
+}
+
+/*
+ * Writes @cqe with its phase. Bytes 8 to 31 first: who sees the new phase, in
+ * bytes 0 to 7, sees all.
+ */
+static void complete(struct card *card, struct optinc_admin_cqe cqe)
 {
 	struct card_admin *admin = &card->admin;
 	uint16_t slot = admin->cq_tail % admin->cq_entries;
 	uint16_t phase = !(admin->cq_tail / admin->cq_entries & 1);
-	uint64_t addr = base(card->admin_cq) + slot * sizeof(struct optinc_admin_cqe);
-	struct optinc_admin_cqe cqe = {
-		.cmd_id = cmd_id,
-		.status = htole16((uint16_t)(status << 1 | phase)),
-		.sq_head = htole16(admin->sq_head),
-		.handle = htole32(status ? 0 : result->handle),
-		.result = htole64(status ? 0 : result->result),
-	};
+	uint64_t addr = base(card->admin_cq) + slot * sizeof(cqe);
 
+	cqe.status ^= htole16(phase);
 	if (card->ops->write(card->host, addr + 8, (const char *)&cqe + 8, sizeof(cqe) - 8) ||
 	    card->ops->write(card->host, addr, &cqe, 8)) {
 		card_fatal(card, OPTINC_FATAL_DMA);
@@ -167,7 +175,10 @@ static void take(struct card *card)
 	struct card_admin *admin = &card->admin;
 	uint16_t slot = admin->sq_head % admin->sq_entries;
 	struct admin_result result = { 0 };
+	const struct card_fault *fault;
 	struct optinc_admin_cmd cmd;
+	struct optinc_admin_cqe cqe;
+	unsigned int copies;
 	uint16_t status;
 
 	if (card->ops->read(card->host, base(card->admin_sq) + slot * sizeof(cmd), &cmd,
@@ -176,9 +187,12 @@ static void take(struct card *card)
 		return;
 	}
 	admin->sq_head++;
-	status = run(card, &cmd, &result);
-	if (status != HELD && card_ready(card))
-		complete(card, cmd.cmd_id, status, &result);
+	fault = card_fault_due(card, cmd.opcode);
+	status = fault && fault->status ? fault->status : run(card, &cmd, &result);
+	cqe = completion(card, cmd.cmd_id, status, &result);
+	copies = card_fault_spoil(card, fault, &cmd, &cqe);
+	while (copies-- && status != HELD && card_ready(card))
+		complete(card, cqe);
 }
 
 /* The command that waited longest gets the event. */
@@ -191,7 +205,7 @@ static void complete_event(struct card *card, uint32_t type, uint32_t handle)
 	admin->events--;
 	memmove(admin->event_ids, admin->event_ids + 1,
 		admin->events * sizeof(admin->event_ids[0]));
-	complete(card, cmd_id, OPTINC_AST_SUCCESS, &result);
+	complete(card, completion(card, cmd_id, OPTINC_AST_SUCCESS, &result));
 }
 
 static bool tell_events(struct card *card)

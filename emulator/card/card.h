@@ -6,7 +6,8 @@
  * and writes in, and gives the card a way to memory and interrupts out.
  * Behind it, regs.c has BAR0, admin.c the admin queue and its commands,
  * queue.c the queue pairs and doorbells, mr.c memory regions, group.c the
- * way of a request from submission entry through the fabric to completion.
+ * way of a request from submission entry through the fabric to completion,
+ * fault.c what a card does wrong on purpose.
  *
  * The host is untrusted: whatever it writes, the card answers with a status,
  * a count or silence, as Documentation/card-interface.rst says.
@@ -43,10 +44,24 @@ struct card_host_ops {
 	void (*interrupt)(void *host, unsigned int vector);
 };
 
+#define CARD_FAULTS	32
+
+/* What fault.c does to admin commands of one opcode */
+struct card_fault {
+	const struct card_fault_kind *kind;
+	uint16_t status;		/* not 0: of the command, which is not executed */
+	uint8_t opcode;
+	uint32_t skip;			/* so many */
+	uint32_t count;			/* and then befall so many; 0: all */
+};
+
 struct card_config {
 	struct fabric_config fabric;
 	unsigned int vectors;		/* MSI-X vectors, at least 1 */
+	unsigned int timeout;		/* of handshakes and commands, 100 ms; 0: the default */
 	bool no_isolation;		/* for tests: a card without the capability */
+	unsigned int fault_count;
+	struct card_fault faults[CARD_FAULTS];
 };
 
 struct card;
@@ -54,6 +69,13 @@ struct card;
 int card_new(const struct card_config *config, const struct card_host_ops *ops, void *host,
 	     struct card **card, char *error, size_t error_size);
 void card_free(struct card *card);
+
+/*
+ * One more fault, as the options "fail-admin", "silent-admin" and "hostile" of
+ * optinc-emu have it. 0, or -EINVAL with a sentence in @error.
+ */
+int card_fault_add(struct card_config *config, const char *option, const char *text,
+		   size_t length, char *error, size_t error_size);
 
 uint32_t card_read(struct card *card, uint32_t offset);			/* BAR0 */
 void card_write(struct card *card, uint32_t offset, uint32_t value);	/* BAR0 */

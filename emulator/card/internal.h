@@ -166,6 +166,11 @@ struct card_admin {
 	uint16_t event_ids[OPTINC_MAX_ASYNC_EVENTS];
 };
 
+struct card_fault_state {
+	uint32_t commands;		/* of its opcode */
+	uint32_t handle;		/* to be given again */
+};
+
 struct card {
 	/* what other threads touch has a cache line of its own */
 	_Alignas(64) _Atomic uint64_t rung;	/* bit: slot modulo 64 */
@@ -205,6 +210,7 @@ struct card {
 
 	struct fabric_counters base;	/* at reset; logs tell what came since */
 	struct card_config config;
+	struct card_fault_state faults[CARD_FAULTS];
 };
 
 struct admin_result {
@@ -237,6 +243,13 @@ bool card_admin_step(struct card *card);
 /* Write to a command's data buffer what fits. */
 uint16_t card_admin_put(struct card *card, const struct optinc_admin_cmd *cmd, const void *data,
 			size_t length, struct admin_result *result);
+
+/* fault.c */
+/* What befalls a command that was just taken, or NULL */
+const struct card_fault *card_fault_due(struct card *card, uint8_t opcode);
+/* How many completions like @cqe it gets; @fault may be NULL, and may change it. */
+unsigned int card_fault_spoil(struct card *card, const struct card_fault *fault,
+			      const struct optinc_admin_cmd *cmd, struct optinc_admin_cqe *cqe);
 
 /* identify.c */
 uint16_t card_identify(struct card *card, struct card_context *ctx,

@@ -37,7 +37,7 @@ unsigned int card_pages(const struct card *card)
 
 static uint32_t cap0(const struct card *card)
 {
-	return card_prep(CARD_TIMEOUT, OPTINC_CAP0_TIMEOUT) |
+	return card_prep(card->config.timeout ?: CARD_TIMEOUT, OPTINC_CAP0_TIMEOUT) |
 	       (card->config.no_isolation ? 0 : OPTINC_CAP0_ISOLATION) |
 	       card_prep(CARD_DMA_BITS, OPTINC_CAP0_DMA_BITS) |
 	       card_prep(CARD_ADMIN_ENTRIES, OPTINC_CAP0_ADMIN_ENTRIES);

@@ -46,6 +46,17 @@ const char vu_help[] =
 	"  --dead-lane L         a lane without light; may be repeated\n"
 	"  --mute-after N        stop answering peers after N requests\n"
 	"  --pace 1              complete no request before its modelled time\n"
+	"what a card does wrong, for tests of a driver; all but the last may be repeated\n"
+	"  --fail-admin OPCODE[:STATUS[:SKIP[:COUNT]]]\n"
+	"                        admin commands end with STATUS (9, INTERNAL); SKIP of them do\n"
+	"                        not (0), COUNT do (all). OPCODE is like mr-reg, or 0x12\n"
+	"  --silent-admin OPCODE[:SKIP[:COUNT]]\n"
+	"                        they are executed and not answered\n"
+	"  --hostile WHAT:OPCODE[:SKIP[:COUNT]]\n"
+	"                        they are answered with unknown-id, twice, wrong-phase,\n"
+	"                        wrong-head, same-handle, no-handle, short, garbage, huge,\n"
+	"                        strings, fatal, flood: see optinc-emu(1)\n"
+	"  --timeout N           the card's time limit, 1 to 255 tenths of a second (50)\n"
 	"\n"
 	"  --help\n"
 	"  --version\n"
@@ -112,6 +123,20 @@ static bool has(const struct parameters *in, const struct parameter *like)
 	return false;
 }
 
+static const char * const fault_options[] = { "fail-admin", "silent-admin", "hostile" };
+
+/* The one that it is, or NULL */
+static const char *fault_option(const struct parameter *parameter)
+{
+	size_t i;
+
+	for (i = 0; i < sizeof(fault_options) / sizeof(fault_options[0]); i++) {
+		if (is_key(parameter, fault_options[i]))
+			return fault_options[i];
+	}
+	return NULL;
+}
+
 static bool repeats(const struct parameter *parameter)
 {
 	bool repeated;
@@ -122,7 +147,7 @@ static bool repeats(const struct parameter *parameter)
 		if (is_key(parameter, name))
 			return repeated;
 	}
-	return false;
+	return fault_option(parameter);
 }
 
 /* "key=value,key=value" */
@@ -144,11 +169,36 @@ static int split_card(struct line *line, const char *text, struct parameters *to
 	return rc;
 }
 
+static int take_timeout(struct line *line, struct vu_options *card,
+			const struct parameter *parameter)
+{
+	unsigned int tenths = 0;
+	size_t i;
+
+	for (i = 0; i < parameter->value_length; i++) {
+		if (parameter->value[i] < '0' || parameter->value[i] > '9' || tenths > 255)
+			break;
+		tenths = 10 * tenths + (unsigned int)(parameter->value[i] - '0');
+	}
+	if (i < parameter->value_length || !tenths || tenths > 255)
+		return FAIL(line, "timeout=%.*s: 1 to 255 is wanted",
+			    (int)parameter->value_length, parameter->value);
+	card->card.timeout = tenths;
+	return 0;
+}
+
 /* The parameters that a URI does not have */
 static int take_own(struct line *line, struct vu_options *card, const struct parameter *parameter,
 		    bool *taken)
 {
+	const char *fault = fault_option(parameter);
+
 	*taken = true;
+	if (fault)
+		return card_fault_add(&card->card, fault, parameter->value,
+				      parameter->value_length, line->error, line->error_size);
+	if (is_key(parameter, "timeout"))
+		return take_timeout(line, card, parameter);
 	if (is_key(parameter, "socket")) {
 		if (!parameter->value_length || parameter->value_length >= sizeof(card->path))
 			return FAIL(line, "socket=%.*s: a path of 1 to %zu bytes is wanted",
@@ -222,6 +272,9 @@ static int parse_card(struct line *line, const char *text, struct vu_options *ca
 	if (rc)
 		return rc;
 	card->card.no_isolation = extra.card.no_isolation;
+	card->card.timeout = extra.card.timeout;
+	card->card.fault_count = extra.card.fault_count;
+	memcpy(card->card.faults, extra.card.faults, sizeof(extra.card.faults));
 	memcpy(card->path, extra.path, sizeof(card->path));
 	return 0;
 }
@@ -253,6 +306,10 @@ static void list_options(struct option options[MAX_OPTIONS])
 		{ "card",	  required_argument, NULL, OPT_CARD },
 		{ "socket",	  required_argument, NULL, OPT_PARAMETER },
 		{ "no-isolation", no_argument,	     NULL, OPT_NO_ISOLATION },
+		{ "fail-admin",	  required_argument, NULL, OPT_PARAMETER },
+		{ "silent-admin", required_argument, NULL, OPT_PARAMETER },
+		{ "hostile",	  required_argument, NULL, OPT_PARAMETER },
+		{ "timeout",	  required_argument, NULL, OPT_PARAMETER },
 		{ "help",	  no_argument,	     NULL, OPT_HELP },
 		{ "version",	  no_argument,	     NULL, OPT_VERSION },
 	};

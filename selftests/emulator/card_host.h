@@ -202,9 +202,10 @@ static inline char *fabric_name(void)
 	return name;
 }
 
-static inline struct bench *bench_open(unsigned int port, unsigned int ports)
+static inline struct bench *bench_open_config(const struct card_config *base, unsigned int port,
+					      unsigned int ports)
 {
-	struct card_config config = { .vectors = HOST_VECTORS };
+	struct card_config config = *base;
 	struct bench *b = calloc(1, sizeof(*b));
 	char error[256] = "";
 	int rc;
@@ -221,6 +222,13 @@ static inline struct bench *bench_open(unsigned int port, unsigned int ports)
 	b->cq = host_alloc(&b->host, ADMIN_ENTRIES * sizeof(*b->cq), 0, &b->cq_dma);
 	b->data = host_alloc(&b->host, DATA_BYTES, 0, &b->data_dma);
 	return b;
+}
+
+static inline struct bench *bench_open(unsigned int port, unsigned int ports)
+{
+	const struct card_config config = { .vectors = HOST_VECTORS };
+
+	return bench_open_config(&config, port, ports);
 }
 
 static inline void bench_close(struct bench *b)

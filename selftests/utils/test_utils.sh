@@ -359,6 +359,9 @@ fails 2 'two cards at port 0' \
 fails 2 'two cards at a' \
 	optinc-emu --fabric a --ports 2 --card port=0,socket=a --card port=1,socket=a
 fails 2 'no parameter "frob"' optinc-emu --fabric a --ports 2 --card port=0,socket=a,frob=1
+fails 2 'no such fault' optinc-emu --fabric a --ports 2 --port 0 --socket a --hostile frob:identify
+fails 2 'a status' optinc-emu --fabric a --ports 2 --card port=0,socket=a,fail-admin=mr-reg:x
+fails 2 '1 to 255' optinc-emu --fabric a --ports 2 --port 0 --socket a --timeout 256
 fails 1 'port 0: .*nowhere' optinc-emu --fabric=emu-$$ --ports=2 --port=0 --socket "$tmp/nowhere/s"
 
 # Two cards with what is said of all and of one; they end at SIGTERM, and clean up.
