@@ -38,6 +38,7 @@ struct optinc_context *optinc_context_alloc(struct optinc_device *odev, u32 node
 	xa_init(&ctx->qps);
 	INIT_LIST_HEAD(&ctx->qp_list);
 	xa_init(&ctx->groups);
+	ida_init(&ctx->slots);
 	return ctx;
 }
 
@@ -45,6 +46,9 @@ void optinc_context_free(struct optinc_context *ctx)
 {
 	if (ctx->dummy)
 		__free_page(ctx->dummy);
+	if (ctx->page)
+		__free_page(ctx->page);
+	ida_destroy(&ctx->slots);
 	xa_destroy(&ctx->mrs);
 	xa_destroy(&ctx->qps);
 	xa_destroy(&ctx->groups);

@@ -80,9 +80,9 @@ static void show_context(struct seq_file *s, struct optinc_context *ctx)
 		seq_printf(s, "  qp %u sq %u cq %u vector %d\n", qp->id, qp->sq_entries,
 			   qp->cq_entries, qp->vector ? (int)qp->vector->index : -1);
 	list_for_each_entry(mr, &ctx->mr_list, node)
-		seq_printf(s, "  mr %u bytes %llu%s%s pieces %u\n", mr->handle, mr->length,
+		seq_printf(s, "  mr %u bytes %llu%s%s%s pieces %u\n", mr->handle, mr->length,
 			   mr->writable ? " write" : "", mr->dmabuf ? " dmabuf" : "",
-			   mr->sgt ? mr->sgt->nents : 0);
+			   mr->watch ? " cache" : "", mr->sgt ? mr->sgt->nents : 0);
 	xa_for_each(&ctx->groups, handle, group)
 		seq_printf(s, "  group %lu ranks %u events %d\n", handle, group->nranks,
 			   atomic_read(&group->events));

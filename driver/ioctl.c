@@ -41,6 +41,8 @@ static int ioctl_query(struct optinc_context *ctx, void *arg)
 		query->features |= OPTINC_FEAT_USER_QUEUES;
 	if (IS_ENABLED(CONFIG_DMA_SHARED_BUFFER))
 		query->features |= OPTINC_FEAT_DMABUF;
+	if (IS_ENABLED(CONFIG_MMU_NOTIFIER))
+		query->features |= OPTINC_FEAT_MR_CACHE;
 	query->opcodes = id->opcodes;
 	query->dtypes = id->dtypes;
 	query->redops = id->redops;
@@ -62,6 +64,8 @@ static int ioctl_query(struct optinc_context *ctx, void *arg)
 	query->firmware_version = id->firmware_version;
 	if (ctx->node == OPTINC_NODE_CARD)
 		query->doorbell_offset = (u64)OPTINC_PGOFF_DOORBELL << PAGE_SHIFT;
+	if (ctx->node == OPTINC_NODE_CARD && IS_ENABLED(CONFIG_MMU_NOTIFIER))
+		query->context_offset = (u64)OPTINC_PGOFF_CONTEXT << PAGE_SHIFT;
 	memcpy(query->serial, id->serial, sizeof(query->serial));
 	memcpy(query->model, id->model, sizeof(query->model));
 	return 0;
@@ -129,7 +133,7 @@ static const struct optinc_ioctl_op ops[] = {
 	   ioctl_query, .answers = true),
 	OP(STATS, CARD | CTL, FIRST(stats, device_ns), sizeof(struct optinc_stats),
 	   ioctl_stats, .answers = true),
-	OP(MR_REG, CARD, FIRST(mr_reg, mr), sizeof(struct optinc_mr_reg),
+	OP(MR_REG, CARD, FIRST(mr_reg, __reserved), sizeof(struct optinc_mr_reg),
 	   optinc_ioctl_mr_reg, .answers = true, .undo = optinc_undo_mr_reg, .unguarded = true),
 	OP(MR_DEREG, CARD, FIRST(mr_dereg, mr), sizeof(struct optinc_mr_dereg),
 	   optinc_ioctl_mr_dereg),

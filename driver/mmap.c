@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Mappings into user space: rings, and one page of BAR2 for doorbells.
+ * Mappings into user space: rings, the context page, and one page of BAR2 for
+ * doorbells.
  *
- * Rings are mapped at once, page by page; each holds its page, nothing else
- * has to be remembered. The doorbell page is put in by faults, so that it can
+ * Rings and context pages are mapped at once, page by page; each holds its page,
+ * nothing else has to be remembered. The doorbell page is put in by faults, so that it can
  * be taken away: optinc_zap_doorbell() removes it, and the next access finds
  * the context dead and gets a page that goes nowhere. A fault is in odev->srcu
  * while it looks and inserts, and the zap comes after the context is marked
@@ -109,6 +110,24 @@ unlock:
 	return ret;
 }
 
+/* Memory of the context, not of the card: it stays mapped, and true, after a reset. */
+static int map_context(struct optinc_context *ctx, struct vm_area_struct *vma)
+{
+	struct page *page;
+
+	if (vma->vm_end - vma->vm_start != PAGE_SIZE)
+		return -EINVAL;
+	if (vma->vm_flags & (VM_WRITE | VM_EXEC))
+		return -EPERM;
+	mutex_lock(&ctx->lock);
+	page = optinc_context_page(ctx);
+	mutex_unlock(&ctx->lock);
+	if (!page)
+		return -ENOMEM;
+	vm_flags_mod(vma, VM_DONTEXPAND | VM_DONTDUMP | VM_DONTCOPY, VM_MAYWRITE | VM_MAYEXEC);
+	return vm_insert_page(vma, vma->vm_start, page);
+}
+
 int optinc_mmap(struct file *file, struct vm_area_struct *vma)
 {
 	struct optinc_context *ctx = file->private_data;
@@ -121,6 +140,8 @@ int optinc_mmap(struct file *file, struct vm_area_struct *vma)
 			ret = -EINVAL;
 		else if (vma->vm_pgoff == OPTINC_PGOFF_DOORBELL)
 			ret = map_doorbell(ctx, vma);
+		else if (vma->vm_pgoff == OPTINC_PGOFF_CONTEXT && IS_ENABLED(CONFIG_MMU_NOTIFIER))
+			ret = map_context(ctx, vma);
 		else
 			ret = map_ring(ctx, vma);
 	}

@@ -19,10 +19,12 @@ static int check_mr_reg(struct optinc_context *ctx, const struct optinc_mr_reg *
 {
 	u64 end;
 
-	/* OPTINC_FEAT_MR_CACHE is not offered. */
-	if (reg->flags & ~MR_FLAGS || reg->flags & OPTINC_MR_CACHE)
+	if (reg->flags & ~MR_FLAGS || reg->__reserved)
 		return -EOPNOTSUPP;
 	if (reg->flags & OPTINC_MR_DMABUF && !IS_ENABLED(CONFIG_DMA_SHARED_BUFFER))
+		return -EOPNOTSUPP;
+	if (reg->flags & OPTINC_MR_CACHE &&
+	    (reg->flags & OPTINC_MR_DMABUF || !IS_ENABLED(CONFIG_MMU_NOTIFIER)))
 		return -EOPNOTSUPP;
 	if (!reg->length || reg->length > READ_ONCE(ctx->odev->identity.max_mr_bytes))
 		return -EINVAL;
@@ -210,7 +212,7 @@ int optinc_ioctl_mr_reg(struct optinc_context *ctx, void *arg)
 	if (reg->flags & OPTINC_MR_DMABUF)
 		ret = optinc_dmabuf_get(mr, reg->fd, reg->addr);
 	else
-		ret = optinc_pin(ctx->odev, mr, reg->addr);
+		ret = optinc_pin(ctx, mr, reg->addr, reg->flags & OPTINC_MR_CACHE);
 	if (ret) {
 		kfree(mr);
 		return ret;
@@ -218,8 +220,10 @@ int optinc_ioctl_mr_reg(struct optinc_context *ctx, void *arg)
 
 	idx = srcu_read_lock(&ctx->odev->srcu);
 	ret = optinc_alive(ctx) ? register_mr(ctx, mr, &kept) : -ENODEV;
-	if (!ret)
+	if (!ret) {
 		reg->mr = mr->handle;
+		reg->slot = mr->slot;
+	}
 	srcu_read_unlock(&ctx->odev->srcu, idx);
 	if (!kept)
 		free_mr(mr);

@@ -14,9 +14,10 @@
  *	node.c		character devices
  *	ioctl.c		ioctl dispatch
  *	context.c	what an open file owns, and its end
- *	mr.c		memory regions; pin.c user memory, dmabuf.c dma-bufs
+ *	mr.c		memory regions; pin.c user memory, dmabuf.c dma-bufs,
+ *			watch.c what becomes of the memory of cached ones
  *	qp.c		queue pairs and their rings
- *	mmap.c		mappings of rings and doorbell pages
+ *	mmap.c		mappings of rings, doorbell pages and context pages
  *	group.c		groups
  *	sysfs.c, debugfs.c, trace.h
  */
@@ -50,6 +51,7 @@ struct dma_buf_attachment;
 struct dma_pool;
 struct eventfd_ctx;
 struct optinc_device;
+struct optinc_watch;
 
 /* state.c has the rules */
 enum optinc_state {
@@ -223,6 +225,8 @@ struct optinc_context {
 	struct xarray qps;		/* by id */
 	struct list_head qp_list;
 	struct xarray groups;		/* by handle */
+	struct page *page;		/* struct optinc_context_page; NULL before its first use */
+	struct ida slots;		/* of its mr_stale; has a lock of its own */
 };
 
 struct optinc_mr {
@@ -238,6 +242,8 @@ struct optinc_mr {
 	struct sg_append_table pages;
 	struct mm_struct *mm;
 	unsigned long charged;		/* pages on mm */
+	struct optinc_watch *watch;	/* with OPTINC_MR_CACHE */
+	u32 slot;			/* of it */
 	/* dma-buf */
 	struct dma_buf *dmabuf;
 	struct dma_buf_attachment *attachment;
@@ -382,7 +388,7 @@ int optinc_ioctl_mr_reg(struct optinc_context *ctx, void *arg);
 int optinc_ioctl_mr_dereg(struct optinc_context *ctx, void *arg);
 void optinc_undo_mr_reg(struct optinc_context *ctx, void *arg);
 void optinc_mrs_reap(struct optinc_context *ctx);
-int optinc_pin(struct optinc_device *odev, struct optinc_mr *mr, u64 addr);
+int optinc_pin(struct optinc_context *ctx, struct optinc_mr *mr, u64 addr, bool watch);
 void optinc_unpin(struct optinc_mr *mr);
 #ifdef CONFIG_DMA_SHARED_BUFFER
 int optinc_dmabuf_get(struct optinc_mr *mr, int fd, u64 offset);
@@ -409,6 +415,34 @@ static inline void optinc_dmabuf_unmap(struct optinc_mr *mr)
 }
 #endif
 
+/* watch.c */
+#ifdef CONFIG_MMU_NOTIFIER
+struct page *optinc_context_page(struct optinc_context *ctx);
+int optinc_watch(struct optinc_context *ctx, struct optinc_mr *mr, unsigned long addr,
+		 unsigned long pages);
+void optinc_watch_pinned(struct optinc_mr *mr);
+void optinc_unwatch(struct optinc_mr *mr);
+#else
+static inline struct page *optinc_context_page(struct optinc_context *ctx)
+{
+	return NULL;
+}
+
+static inline int optinc_watch(struct optinc_context *ctx, struct optinc_mr *mr,
+			       unsigned long addr, unsigned long pages)
+{
+	return -EOPNOTSUPP;
+}
+
+static inline void optinc_watch_pinned(struct optinc_mr *mr)
+{
+}
+
+static inline void optinc_unwatch(struct optinc_mr *mr)
+{
+}
+#endif
+
 /* qp.c */
 int optinc_ioctl_qp_create(struct optinc_context *ctx, void *arg);
 int optinc_ioctl_qp_destroy(struct optinc_context *ctx, void *arg);
@@ -418,6 +452,7 @@ void optinc_qps_reap(struct optinc_context *ctx);
 
 /* mmap.c */
 #define OPTINC_PGOFF_DOORBELL	1UL	/* 0 stands for none */
+#define OPTINC_PGOFF_CONTEXT	6UL
 #define OPTINC_PGOFF_QP_SHIFT	9	/* two rings of at most 256 pages each */
 #define OPTINC_PGOFF_CQ		BIT(8)
 #define OPTINC_PGOFF_QP(id)	((unsigned long)(id) << OPTINC_PGOFF_QP_SHIFT)

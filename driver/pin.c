@@ -108,30 +108,43 @@ static void unpin_all(struct optinc_mr *mr)
 	sg_free_append_table(&mr->pages);
 }
 
-/* mr->length bytes at @addr of the caller; their sum was checked. */
-int optinc_pin(struct optinc_device *odev, struct optinc_mr *mr, u64 addr)
+static int watch_and_pin(struct optinc_context *ctx, struct optinc_mr *mr, unsigned long addr,
+			 unsigned long pages, bool watch)
+{
+	struct page **batch = (struct page **)__get_free_page(GFP_KERNEL);
+	int ret = 0;
+
+	if (!batch)
+		return -ENOMEM;
+	if (watch)
+		ret = optinc_watch(ctx, mr, addr, pages);
+	if (!ret)
+		ret = pin_all(ctx->odev, mr, addr, pages, batch);
+	optinc_watch_pinned(mr);
+	free_page((unsigned long)batch);
+	return ret;
+}
+
+/*
+ * mr->length bytes at @addr of the caller; their sum was checked. With @watch
+ * the context page tells what becomes of them.
+ */
+int optinc_pin(struct optinc_context *ctx, struct optinc_mr *mr, u64 addr, bool watch)
 {
 	u64 skip = addr & ~PAGE_MASK;
 	u64 pages = DIV_ROUND_UP_ULL(skip + mr->length, PAGE_SIZE);
-	struct page **batch;
 	int ret;
 
 	if (addr + mr->length > ULONG_MAX)
 		return -EFAULT;
 	if (pages > U32_MAX)
 		return -ENOMEM;
-	ret = charge(odev, mr, pages);
+	ret = charge(ctx->odev, mr, pages);
 	if (ret)
 		return ret;
-	batch = (struct page **)__get_free_page(GFP_KERNEL);
-	if (!batch) {
-		uncharge(mr);
-		return -ENOMEM;
-	}
 	mr->skip = skip;
 	mr->sgt = &mr->pages.sgt;
-	ret = pin_all(odev, mr, (unsigned long)addr & PAGE_MASK, pages, batch);
-	free_page((unsigned long)batch);
+	ret = watch_and_pin(ctx, mr, (unsigned long)addr & PAGE_MASK, pages, watch);
 	if (ret)
 		optinc_unpin(mr);
 	return ret;
@@ -139,6 +152,7 @@ int optinc_pin(struct optinc_device *odev, struct optinc_mr *mr, u64 addr)
 
 void optinc_unpin(struct optinc_mr *mr)
 {
+	optinc_unwatch(mr);
 	unpin_all(mr);
 	uncharge(mr);
 }

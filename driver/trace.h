@@ -79,6 +79,25 @@ TRACE_EVENT(optinc_doorbell,
 		      __entry->alive ? "card" : "dummy")
 );
 
+/* A cached region's memory at [start, end) goes or is replaced; events as mmu_notifier has them. */
+TRACE_EVENT(optinc_stale,
+	    TP_PROTO(int card, unsigned int slot, int event, unsigned long start,
+		     unsigned long end),
+	    TP_ARGS(card, slot, event, start, end),
+	    TP_STRUCT__entry(__field(int, card)
+			     __field(unsigned int, slot)
+			     __field(int, event)
+			     __field(unsigned long, start)
+			     __field(unsigned long, end)),
+	    TP_fast_assign(__entry->card = card;
+			   __entry->slot = slot;
+			   __entry->event = event;
+			   __entry->start = start;
+			   __entry->end = end;),
+	    TP_printk("card%d slot=%u event=%d %#lx-%#lx", __entry->card, __entry->slot,
+		      __entry->event, __entry->start, __entry->end)
+);
+
 /* Steps are string constants. */
 TRACE_EVENT(optinc_reset,
 	    TP_PROTO(int card, const char *step, int ret),

@@ -20,9 +20,9 @@ struct call {
 
 
 static const struct call calls[] = {
-	{ OPTINC_IOCTL_QUERY, 184, sizeof(struct optinc_query), emu_query },
+	{ OPTINC_IOCTL_QUERY, 192, sizeof(struct optinc_query), emu_query },
 	{ OPTINC_IOCTL_STATS, 96, sizeof(struct optinc_stats), emu_stats },
-	{ OPTINC_IOCTL_MR_REG, 32, sizeof(struct optinc_mr_reg), emu_mr_reg },
+	{ OPTINC_IOCTL_MR_REG, 40, sizeof(struct optinc_mr_reg), emu_mr_reg },
 	{ OPTINC_IOCTL_MR_DEREG, 8, sizeof(struct optinc_mr_dereg), emu_mr_dereg },
 	{ OPTINC_IOCTL_QP_CREATE, 40, sizeof(struct optinc_qp_create), emu_qp_create },
 	{ OPTINC_IOCTL_QP_DESTROY, 8, sizeof(struct optinc_qp_destroy), emu_qp_destroy },

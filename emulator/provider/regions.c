@@ -93,7 +93,7 @@ int emu_mr_reg(struct emu_dev *dev, void *arg)
 	int rc;
 
 	/* DMABUF and CACHE are features, and not offered */
-	if (reg->flags & ~(uint32_t)OPTINC_MR_WRITE)
+	if (reg->flags & ~(uint32_t)OPTINC_MR_WRITE || reg->__reserved)
 		return -EOPNOTSUPP;
 	if (!reg->length || reg->length > le64toh(dev->id.max_mr_bytes) ||
 	    reg->addr > UINTPTR_MAX - reg->length || reg->fd != -1)

@@ -170,6 +170,21 @@ static inline uint32_t must_reg(struct card *c, void *addr, uint64_t length)
 	return mr;
 }
 
+/* With OPTINC_MR_CACHE; the bit of the context page is *@slot. */
+static inline int reg_cached(struct card *c, void *addr, uint64_t length, uint32_t flags,
+			     uint32_t *mr, uint32_t *slot)
+{
+	struct optinc_mr_reg r = {
+		.size = sizeof(r), .flags = flags | OPTINC_MR_CACHE, .addr = (uintptr_t)addr,
+		.length = length, .fd = -1,
+	};
+	int ret = call(c->fd, OPTINC_IOCTL_MR_REG, &r);
+
+	*mr = r.mr;
+	*slot = r.slot;
+	return ret;
+}
+
 static inline int dereg(struct card *c, uint32_t mr)
 {
 	struct optinc_mr_dereg d = { .size = sizeof(d), .mr = mr };
@@ -446,6 +461,30 @@ static inline void post_sum(struct end *e, uint64_t count)
 	struct optinc_sqe sqe = sum_entry(e, count);
 
 	post(&e->queue, &sqe);
+}
+
+/* A line of /proc/PID/status, in pages */
+static inline unsigned long status_pages(pid_t pid, const char *name)
+{
+	char path[32], line[128];
+	unsigned long kib = -1UL;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	file = fopen(path, "r");
+	must(file);
+	while (fgets(line, sizeof(line), file)) {
+		if (!strncmp(line, name, strlen(name)))
+			kib = strtoul(line + strlen(name) + 1, NULL, 10);
+	}
+	fclose(file);
+	must(kib != -1UL);
+	return kib * 1024 / page_bytes();
+}
+
+static inline unsigned long pinned(void)
+{
+	return status_pages(getpid(), "VmPin");
 }
 
 /* Runs @body in a child; its exit status, or 256 plus the signal that ended it. */

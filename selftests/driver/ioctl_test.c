@@ -14,9 +14,9 @@ static const struct {
 	bool ctl;		/* exists on the control node */
 	bool card;		/* exists on the data node */
 } calls[] = {
-	{ "QUERY", OPTINC_IOCTL_QUERY, 184, true, true },
+	{ "QUERY", OPTINC_IOCTL_QUERY, 192, true, true },
 	{ "STATS", OPTINC_IOCTL_STATS, 96, true, true },
-	{ "MR_REG", OPTINC_IOCTL_MR_REG, 32, false, true },
+	{ "MR_REG", OPTINC_IOCTL_MR_REG, 40, false, true },
 	{ "MR_DEREG", OPTINC_IOCTL_MR_DEREG, 8, false, true },
 	{ "QP_CREATE", OPTINC_IOCTL_QP_CREATE, 40, false, true },
 	{ "QP_DESTROY", OPTINC_IOCTL_QP_DESTROY, 8, false, true },
@@ -255,6 +255,8 @@ TEST_F(node, query)
 	EXPECT_EQ(page_bytes(), q.page_size);
 	EXPECT_EQ(0, q.doorbell_offset % q.page_size);
 	EXPECT_NE(0, q.doorbell_offset);
+	EXPECT_EQ(0, q.context_offset % q.page_size);
+	EXPECT_EQ(!(q.features & OPTINC_FEAT_MR_CACHE), !q.context_offset);
 	EXPECT_EQ(1, q.interface_version >> 16);
 	EXPECT_EQ(0, q.__reserved);
 	EXPECT_LT(strnlen(q.serial, sizeof(q.serial)), sizeof(q.serial));
@@ -263,8 +265,10 @@ TEST_F(node, query)
 	ASSERT_EQ(0, query(self->ctl, &ctl));
 	EXPECT_EQ(OPTINC_NODE_CTL, ctl.node);
 	EXPECT_EQ(0, ctl.doorbell_offset);
+	EXPECT_EQ(0, ctl.context_offset);
 	ctl.node = q.node;
 	ctl.doorbell_offset = q.doorbell_offset;
+	ctl.context_offset = q.context_offset;
 	EXPECT_EQ(0, memcmp(&ctl, &q, sizeof(q)));
 
 	snprintf(path, sizeof(path), "/sys/class/optinc/card0/serial");
@@ -325,6 +329,8 @@ TEST_F(node, mr_reg)
 		EXPECT_WITH(-EOPNOTSUPP, fd, OPTINC_IOCTL_MR_REG, good, flags, OPTINC_MR_CACHE);
 	EXPECT_WITH(-EOPNOTSUPP, fd, OPTINC_IOCTL_MR_REG, good, flags,
 		    OPTINC_MR_CACHE | OPTINC_MR_DMABUF);
+	for (i = 0; i < 32; i++)
+		EXPECT_WITH(-EOPNOTSUPP, fd, OPTINC_IOCTL_MR_REG, good, __reserved, 1U << i);
 	EXPECT_WITH(-EINVAL, fd, OPTINC_IOCTL_MR_REG, good, length, 0);
 	EXPECT_WITH(-EINVAL, fd, OPTINC_IOCTL_MR_REG, good, length,
 		    self->card.query.max_mr_bytes + 1);

@@ -13,30 +13,6 @@
 
 #define LIMIT	16UL	/* pages, where there is a limit */
 
-/* A line of /proc/PID/status, in pages */
-static unsigned long status_pages(pid_t pid, const char *name)
-{
-	char path[32], line[128];
-	unsigned long kib = -1UL;
-	FILE *file;
-
-	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
-	file = fopen(path, "r");
-	must(file);
-	while (fgets(line, sizeof(line), file)) {
-		if (!strncmp(line, name, strlen(name)))
-			kib = strtoul(line + strlen(name) + 1, NULL, 10);
-	}
-	fclose(file);
-	must(kib != -1UL);
-	return kib * 1024 / page_bytes();
-}
-
-static unsigned long pinned(void)
-{
-	return status_pages(getpid(), "VmPin");
-}
-
 static void must_drop_ipc_lock(void)
 {
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };

@@ -286,6 +286,8 @@ static void test_mr_reg(void **state)
 		EXPECT(OPTINC_IOCTL_MR_REG, good, flags, 1U << i, -EOPNOTSUPP);
 		EXPECT(OPTINC_IOCTL_MR_REG, good, flags, 1U << i | 1, -EOPNOTSUPP);
 	}
+	for (i = 0; i < 32; i++)
+		EXPECT(OPTINC_IOCTL_MR_REG, good, __reserved, 1U << i, -EOPNOTSUPP);
 	EXPECT(OPTINC_IOCTL_MR_REG, good, length, 0, -EINVAL);
 	EXPECT(OPTINC_IOCTL_MR_REG, good, length, d->query.max_mr_bytes + 1, -EINVAL);
 	EXPECT(OPTINC_IOCTL_MR_REG, good, length, -1ULL, -EINVAL);

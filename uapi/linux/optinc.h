@@ -229,6 +229,8 @@ struct optinc_cqe {
  * @max_queue: entries of one ring (out)
  * @page_size: alignment of mmap offsets (out)
  * @doorbell_offset: mmap offset of the context's doorbell page (out)
+ * @context_offset: mmap offset of struct optinc_context_page; 0 without
+ *	OPTINC_FEAT_MR_CACHE (out)
  * @interface_version: major << 16 | minor of the card interface (out)
  * @firmware_version: card's own, as it likes (out)
  * @serial: NUL-terminated (out)
@@ -257,6 +259,7 @@ struct optinc_query {
 	__u32		page_size;
 	__u32		interface_version;
 	__aligned_u64	doorbell_offset;
+	__aligned_u64	context_offset;
 	__u32		firmware_version;
 	__u32		__reserved;
 	char		serial[32];
@@ -297,7 +300,7 @@ struct optinc_stats {
 /* optinc_mr_reg.flags */
 #define OPTINC_MR_WRITE		(1 << 0) /* the card may write, not only read */
 #define OPTINC_MR_DMABUF	(1 << 1) /* fd and addr (an offset) name a dma-buf */
-#define OPTINC_MR_CACHE		(1 << 2) /* outlives the mapping; watch the generation */
+#define OPTINC_MR_CACHE		(1 << 2) /* watched: the context page tells when it is stale */
 
 /**
  * struct optinc_mr_reg - OPTINC_IOCTL_MR_REG: let the card reach memory
@@ -307,6 +310,8 @@ struct optinc_stats {
  * @length: bytes, at least 1
  * @fd: dma-buf with OPTINC_MR_DMABUF, else -1
  * @mr: handle, not 0 (out)
+ * @slot: with OPTINC_MR_CACHE, the region's bit of the context page; else 0 (out)
+ * @__reserved: zero
  */
 struct optinc_mr_reg {
 	__u32		size;
@@ -315,6 +320,27 @@ struct optinc_mr_reg {
 	__aligned_u64	length;
 	__s32		fd;
 	__u32		mr;
+	__u32		slot;
+	__u32		__reserved;
+};
+
+/**
+ * struct optinc_context_page - what the driver tells of a context, to be
+ *	mapped for reading at optinc_query.context_offset
+ * @mr_generation: grows whenever regions with OPTINC_MR_CACHE become stale
+ * @__reserved: zero
+ * @mr_stale: bit n % 8 of byte n / 8 is set, before @mr_generation grows, when
+ *	the memory at the addresses of the region with slot n may no longer be
+ *	what it was when it was registered
+ *
+ * Load @mr_generation, or the byte of @mr_stale, with acquire semantics. What a
+ * system call did to the memory is seen when it returns.
+ */
+#define OPTINC_CONTEXT_SLOTS	32256
+struct optinc_context_page {
+	__aligned_u64	mr_generation;
+	__aligned_u64	__reserved[7];
+	__u8		mr_stale[OPTINC_CONTEXT_SLOTS / 8];
 };
 
 /**
