@@ -230,6 +230,13 @@ static int do_reg_small(struct scene *s)
 	return reg(&s->card, s->memory + 5, 100, 0, &s->mr);
 }
 
+static int do_reg_cached(struct scene *s)
+{
+	uint32_t slot;
+
+	return reg_cached(&s->card, s->memory, BYTES, OPTINC_MR_WRITE, &s->mr, &slot);
+}
+
 static void undo_reg(struct scene *s, int ret)
 {
 	if (!ret)
@@ -303,6 +310,20 @@ static void undo_map_doorbells(struct scene *s, int ret)
 {
 	if (!ret)
 		must(!munmap(s->mapping, s->card.query.page_size));
+}
+
+static int do_map_context(struct scene *s)
+{
+	s->mapping = mmap(NULL, s->card.query.page_size, PROT_READ, MAP_SHARED, s->card.fd,
+			  (off_t)s->card.query.context_offset);
+	return s->mapping == MAP_FAILED ? -errno : 0;
+}
+
+static void undo_map_context(struct scene *s, int ret)
+{
+	if (!ret)
+		must(!munmap(s->mapping, s->card.query.page_size));
+	shut(&s->card);
 }
 
 static int do_join(struct scene *s)
@@ -459,6 +480,9 @@ TEST_F_TIMEOUT(faults, fresh_context, TIMEOUT_S)
 {
 	static const struct step steps[] = {
 		{ "the first MR_REG", open_scene, do_reg, close_scene },
+		{ "the first MR_REG with CACHE", open_scene, do_reg_cached, close_scene },
+		{ "the first mmap of the context page", open_scene, do_map_context,
+		  undo_map_context },
 		{ "the first QP_CREATE", open_scene, do_create, close_scene },
 		{ "the first GROUP_JOIN", open_scene, do_join, close_scene },
 	};
@@ -475,6 +499,7 @@ TEST_F_TIMEOUT(faults, context, TIMEOUT_S)
 		{ "STATS", NULL, do_stats, NULL },
 		{ "MR_REG of 256 KiB", NULL, do_reg, undo_reg },
 		{ "MR_REG of a part of a page", NULL, do_reg_small, undo_reg },
+		{ "MR_REG with CACHE", NULL, do_reg_cached, undo_reg },
 		{ "MR_DEREG", prepare_reg, do_dereg, redo_dereg },
 		{ "QP_CREATE", NULL, do_create, undo_create },
 		{ "QP_DESTROY", prepare_create, do_destroy, redo_destroy },
