@@ -94,6 +94,7 @@ help:
 	@echo "make driver [KDIR=]         the kernel module"
 	@echo "make check-driver           the driver's tests alone, in virtual machines [TESTS= CASES=]"
 	@echo "make check-debug            the same on a debug kernel, with coverage [SHORT=1]"
+	@echo "make soak [BYTES=20G]       that much traffic through the driver, every bit compared"
 	@echo "make check-vm               the emulated card in a virtual machine"
 	@echo "make vm                     a shell in a virtual machine with four cards"
 	@echo "make SANITIZE=address,undefined BUILD=build-asan ..."
