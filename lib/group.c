@@ -257,6 +257,8 @@ static int await_ranks(struct optinc_group *group, uint32_t handle)
 		};
 		ret = card_ioctl(group->card, OPTINC_IOCTL_GROUP_WAIT, &wait);
 		now = now_ns();
+		if (ret == -ENODEV)
+			return fail(ret, CARD_GONE);
 		if (ret && ret != -EINTR)
 			return fail(ret, "waiting for the other ranks failed: %s", strerror(-ret));
 		if (ret)

@@ -463,7 +463,8 @@ static void test_join_steps_fail(void **state)
 		{ IOCTL(GROUP_JOIN), -EBUSY, "fabric" },
 		{ IOCTL(GROUP_JOIN), -EEXIST, "key:" },
 		{ IOCTL(GROUP_JOIN), -ENODEV, "open it again" },
-		{ IOCTL(GROUP_WAIT), -ENODEV, "waiting for the other ranks failed" },
+		{ IOCTL(GROUP_WAIT), -EIO, "waiting for the other ranks failed" },
+		{ IOCTL(GROUP_WAIT), -ENODEV, "the card was reset or is gone" },
 	};
 	struct optinc_group_params p;
 	struct optinc_group *g;
