@@ -271,7 +271,7 @@ TEST_F(node, query)
 	ctl.context_offset = q.context_offset;
 	EXPECT_EQ(0, memcmp(&ctl, &q, sizeof(q)));
 
-	snprintf(path, sizeof(path), "/sys/class/optinc/card0/serial");
+	snprintf(path, sizeof(path), "/sys/class/optinc/card%u/serial", node_number(0));
 	file = fopen(path, "r");
 	ASSERT_NE(NULL, file);
 	EXPECT_NE(NULL, fgets(serial, sizeof(serial), file));

@@ -4,9 +4,9 @@
  * the same body. What a rank finds wrong is told to the parent, which also
  * ends ranks that hang.
  *
- * OPTINC_TEST_CARDS is the URI with %d for the rank, by default that of an
- * emulated fabric of four ports; OPTINC_TEST_RANKS is how many cards there
- * are, by default 4.
+ * OPTINC_TEST_CARDS is the URI with %d for the rank, or a URI for each rank with
+ * commas between them, by default that of an emulated fabric of four ports;
+ * OPTINC_TEST_RANKS is how many cards there are, by default 4.
  */
 #ifndef RANKS_H
 #define RANKS_H
@@ -128,6 +128,12 @@ static void rank_uri(unsigned int rank, char *uri, size_t size)
 	const char *given = getenv("OPTINC_TEST_CARDS");
 	const char *mark;
 
+	for (; given && rank && strchr(given, ','); rank--)
+		given = strchr(given, ',') + 1;
+	if (given && strchr(getenv("OPTINC_TEST_CARDS"), ',')) {
+		snprintf(uri, size, "%.*s", (int)strcspn(given, ","), given);
+		return;
+	}
 	if (!template[0] && given)
 		snprintf(template, sizeof(template), "%s", given);
 	else if (!template[0])
