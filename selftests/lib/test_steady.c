@@ -210,6 +210,7 @@ static void uri_of(unsigned int rank, char *uri, size_t size)
 struct calls {
 	unsigned int kinds, marks;
 	unsigned long steady;
+	char first[32];			/* of these */
 	struct {
 		char name[32];
 		unsigned long count;
@@ -231,8 +232,8 @@ static void count(struct calls *calls, const char *name)
 	calls->of[i].count++;
 	if (!strcmp(name, MARK))
 		calls->marks++;
-	else
-		calls->steady += calls->marks % 2;
+	else if (calls->marks % 2 && !calls->steady++)
+		snprintf(calls->first, sizeof(calls->first), "%s", name);
 }
 
 /* strace(1)'s output: a line for each call, which may have a process before it */
@@ -355,6 +356,18 @@ static bool run(unsigned long requests, bool traced, struct report report[2],
 	return good;
 }
 
+/* An emulated card that is kept waiting for a peer looks whether it is alive. */
+static bool steady(const struct calls calls[2], unsigned int requests)
+{
+	unsigned long most = emulated ? MANY / 100 : 0;
+
+	for (unsigned int r = 0; r < 2; r++)
+		if (calls[r].steady)
+			printf("# rank %u: %lu system calls with %u requests, the first is %s\n", r,
+			       calls[r].steady, requests, calls[r].first);
+	return calls[0].steady <= most && calls[1].steady <= most;
+}
+
 static void test_system_calls(void)
 {
 	struct calls few[2] = { 0 }, many[2] = { 0 };
@@ -364,13 +377,11 @@ static void test_system_calls(void)
 
 	for (unsigned int i = 0; i < ATTEMPTS && !(none && same); i++) {
 		ran = run(FEW, true, report, few) && run(MANY, true, report, many);
-		none = ran && !few[0].steady && !few[1].steady && !many[0].steady &&
-		       !many[1].steady;
+		none = ran && steady(few, FEW) && steady(many, MANY);
 		same = ran && (emulated || (equal(0, &few[0], &many[0]) &&
 					    equal(1, &few[1], &many[1])));
 	}
-	snprintf(text, sizeof(text), "%d requests and %d make no system call (%lu, %lu)", FEW, MANY,
-		 few[0].steady + few[1].steady, many[0].steady + many[1].steady);
+	snprintf(text, sizeof(text), "%d requests and %d make no system call", FEW, MANY);
 	ok(none, text);
 	if (emulated)
 		return;
