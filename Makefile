@@ -92,7 +92,7 @@ help:
 	@echo "make install [DESTDIR= PREFIX=]"
 	@echo "make deps                   apt packages that the above need"
 	@echo "make driver [KDIR=]         the kernel module"
-	@echo "make check-driver           the driver's tests alone, in virtual machines [TESTS= CASES=]"
+	@echo "make check-driver           the driver's tests alone, in virtual machines [TESTS= CASES= ROUNDS=]"
 	@echo "make conformance CARD=pci:...  which clauses of the card interface a vendor's card keeps"
 	@echo "make check-debug            the same on a debug kernel, with coverage [SHORT=1]"
 	@echo "make soak [BYTES=20G]       that much traffic through the driver, every bit compared"
