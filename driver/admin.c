@@ -160,7 +160,29 @@ static const char *take(struct optinc_device *odev, const struct optinc_admin_cq
 	}
 }
 
-/* Consumes what has arrived, at most a ring full. */
+/* admin->lock held. No commands from here on; who waits gets -ENODEV. */
+static void stop(struct optinc_admin *admin)
+{
+	unsigned int i;
+
+	admin->stopped = true;
+	for (i = 0; i < admin->entries; i++)
+		if (admin->slots[i].use == OPTINC_SLOT_WAIT)
+			complete(&admin->slots[i].done);
+	wake_up_all(&admin->room);
+}
+
+void optinc_admin_stop(struct optinc_device *odev)
+{
+	spin_lock_irq(&odev->admin.lock);
+	stop(&odev->admin);
+	spin_unlock_irq(&odev->admin.lock);
+}
+
+/*
+ * Consumes what has arrived, at most a ring full. What comes after a completion
+ * that cannot be is not to be trusted either.
+ */
 void optinc_admin_interrupt(struct optinc_device *odev)
 {
 	struct optinc_admin *admin = &odev->admin;
@@ -179,6 +201,10 @@ void optinc_admin_interrupt(struct optinc_device *odev)
 		dma_rmb();
 		wrong = take(odev, cqe);
 		admin->cq_head++;
+	}
+	if (wrong) {
+		admin->wrong = wrong;
+		stop(admin);
 	}
 	if (n && !admin->stopped)
 		optinc_write(odev, OPTINC_REG_ADMIN_CQ_HEAD, admin->cq_head);
@@ -265,29 +291,16 @@ int optinc_admin_exec(struct optinc_device *odev, struct optinc_admin_cmd *cmd,
 	} else {
 		ret = wrong && optinc_present(odev) ? -ETIMEDOUT : -ENODEV;
 	}
+	if (wrong) {
+		admin->wrong = admin->wrong ?: wrong;
+		stop(admin);
+	}
 	spin_unlock_irq(&admin->lock);
 
-	if (wrong) {
+	if (wrong)
 		optinc_fail(odev, wrong);
-		optinc_admin_stop(odev);
-	}
 	wake_up(&admin->room);
 	return ret;
-}
-
-/* No commands from here on; who waits gets -ENODEV. */
-void optinc_admin_stop(struct optinc_device *odev)
-{
-	struct optinc_admin *admin = &odev->admin;
-	unsigned int i;
-
-	spin_lock_irq(&admin->lock);
-	admin->stopped = true;
-	for (i = 0; i < admin->entries; i++)
-		if (admin->slots[i].use == OPTINC_SLOT_WAIT)
-			complete(&admin->slots[i].done);
-	spin_unlock_irq(&admin->lock);
-	wake_up_all(&admin->room);
 }
 
 /* Before the card is enabled: rings and slots as new */
@@ -302,6 +315,7 @@ void optinc_admin_prepare(struct optinc_device *odev)
 	admin->cq_head = 0;
 	admin->waiting = 0;
 	admin->nevents = 0;
+	admin->wrong = NULL;
 	for (i = 0; i < admin->entries; i++)
 		admin->slots[i].use = OPTINC_SLOT_FREE;
 	spin_unlock_irq(&admin->lock);
@@ -317,6 +331,24 @@ void optinc_admin_start(struct optinc_device *odev)
 	spin_unlock_irq(&odev->admin.lock);
 	for (i = 0; i < OPTINC_MAX_ASYNC_EVENTS; i++)
 		post_event(odev);
+}
+
+/*
+ * The card is ONLINE: what it said while it was brought up, when event_work()
+ * and optinc_fail() had no say, counts now.
+ */
+void optinc_admin_online(struct optinc_device *odev)
+{
+	struct optinc_admin *admin = &odev->admin;
+	const char *wrong;
+
+	spin_lock_irq(&admin->lock);
+	wrong = admin->wrong;
+	if (admin->nevents)
+		schedule_work(&admin->event_work);
+	spin_unlock_irq(&admin->lock);
+	if (wrong)
+		optinc_fail(odev, wrong);
 }
 
 int optinc_admin_alloc(struct optinc_device *odev)

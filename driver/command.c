@@ -20,14 +20,16 @@ static int exec(struct optinc_device *odev, u8 opcode, u32 ctx, u32 handle)
 	return optinc_admin_exec(odev, &cmd, &answer);
 }
 
-/* The card must know what it gave us. */
+/* The card must know what it gave us; only a region may be in use. */
 static int exec_known(struct optinc_device *odev, u8 opcode, u32 ctx, u32 handle)
 {
 	int ret = exec(odev, opcode, ctx, handle);
 
-	if (!ret || ret == -EBUSY || optinc_unanswered(ret))
+	if (!ret || optinc_unanswered(ret))
 		return ret;
-	optinc_fail(odev, "the card does not know an object that it made");
+	if (ret == -EBUSY && opcode == OPTINC_ADMIN_MR_DEREG)
+		return ret;
+	optinc_fail(odev, "the card does not end what it made");
 	return -EIO;
 }
 

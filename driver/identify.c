@@ -95,7 +95,6 @@ static const char *check(const struct optinc_identity *id)
 /* At each start of the card; by the owner of the transition */
 int optinc_identify(struct optinc_device *odev)
 {
-	struct device *dev = &odev->pdev->dev;
 	struct optinc_hw_identify hw;
 	struct optinc_identity id;
 	const char *wrong;
@@ -103,17 +102,18 @@ int optinc_identify(struct optinc_device *odev)
 
 	ret = optinc_cmd_identify(odev, &hw);
 	if (ret) {
-		dev_err(dev, "does not identify itself: %d\n", ret);
+		optinc_trouble(odev, "does not identify itself");
 		return ret;
 	}
 	decode(&hw, &id);
 	wrong = check(&id);
 	if (wrong) {
-		dev_err(dev, "identifies itself with %s out of range\n", wrong);
+		optinc_trouble(odev, "identifies itself with %s out of range", wrong);
 		return -EIO;
 	}
 	if (!!(id.features & OPTINC_FEAT_ISOLATION) != odev->cap_isolation) {
-		dev_warn_once(dev, "CAP0 and IDENTIFY disagree on isolation: taken as none\n");
+		dev_warn_once(&odev->pdev->dev,
+			      "CAP0 and IDENTIFY disagree on isolation: taken as none\n");
 		id.features &= ~OPTINC_FEAT_ISOLATION;
 	}
 	mutex_lock(&odev->identity_lock);

@@ -86,7 +86,7 @@ static int optinc_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 		goto free_admin;
 	ret = optinc_bring_up(odev);
 	if (ret) {
-		dev_err_probe(&pdev->dev, ret, "does not start\n");
+		dev_err_probe(&pdev->dev, ret, "does not start: %s\n", odev->trouble);
 		goto free_irq;
 	}
 	pci_set_drvdata(pdev, odev);

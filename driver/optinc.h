@@ -32,6 +32,7 @@
 #include <linux/list.h>
 #include <linux/mutex.h>
 #include <linux/pci.h>
+#include <linux/ratelimit.h>
 #include <linux/scatterlist.h>
 #include <linux/spinlock.h>
 #include <linux/srcu.h>
@@ -134,6 +135,7 @@ struct optinc_admin {
 	wait_queue_head_t room;
 	struct optinc_event events[OPTINC_MAX_ASYNC_EVENTS];
 	unsigned int nevents;
+	const char *wrong;		/* with the card, since it was started; or NULL */
 	struct work_struct event_work;
 	struct list_head abandoned;	/* buffers of commands without an answer */
 	struct dma_pool *pool;
@@ -176,6 +178,8 @@ struct optinc_device {
 	u32 status;			/* STATUS before the last reset */
 	unsigned long first_reset;	/* jiffies */
 	unsigned int recent_resets;	/* since then, of the driver's own */
+	char trouble[64];		/* why it did not start, for the log */
+	struct ratelimit_state log_limit;
 
 	/* Constant after probe */
 	void __iomem *regs;
@@ -288,6 +292,7 @@ void optinc_fail(struct optinc_device *odev, const char *why);
 extern const struct pci_error_handlers optinc_err_handlers;
 extern const struct dev_pm_ops optinc_pm_ops;
 void optinc_recovery_init(struct optinc_device *odev);
+__printf(2, 3) void optinc_trouble(struct optinc_device *odev, const char *format, ...);
 int optinc_bring_up(struct optinc_device *odev);
 void optinc_stop(struct optinc_device *odev);
 int optinc_reset(struct optinc_device *odev, const char *why);
@@ -314,6 +319,7 @@ int optinc_admin_alloc(struct optinc_device *odev);
 void optinc_admin_free(struct optinc_device *odev);
 void optinc_admin_prepare(struct optinc_device *odev);
 void optinc_admin_start(struct optinc_device *odev);
+void optinc_admin_online(struct optinc_device *odev);
 void optinc_admin_stop(struct optinc_device *odev);
 void optinc_admin_interrupt(struct optinc_device *odev);
 int optinc_admin_exec(struct optinc_device *odev, struct optinc_admin_cmd *cmd,

@@ -18,14 +18,26 @@
 #define RECENT		(60 * HZ)	/* this many resets of the driver's own in ... */
 #define MANY		5		/* ... so short a time are enough */
 
+/* Why a card does not start; by the owner of a transition */
+void optinc_trouble(struct optinc_device *odev, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vscnprintf(odev->trouble, sizeof(odev->trouble), format, args);
+	va_end(args);
+}
+
 /* From a card that is stopped to one that is ready; the owner of a transition */
 int optinc_bring_up(struct optinc_device *odev)
 {
 	int ret;
 
 	ret = optinc_hw_boot(odev);
-	if (ret)
+	if (ret) {
+		optinc_trouble(odev, "firmware does not run");
 		return ret;
+	}
 	optinc_admin_prepare(odev);
 	pci_set_master(odev->pdev);
 	ret = optinc_hw_enable(odev);
@@ -33,6 +45,10 @@ int optinc_bring_up(struct optinc_device *odev)
 		goto stop;
 	optinc_admin_start(odev);
 	ret = optinc_identify(odev);
+	if (READ_ONCE(odev->admin.wrong)) {
+		optinc_trouble(odev, "%s", odev->admin.wrong);
+		ret = ret ?: -EIO;
+	}
 	if (ret)
 		goto stop;
 	/* What function resets and error recovery restore */
@@ -65,10 +81,12 @@ static int finish(struct optinc_device *odev, const char *why, bool fault, int r
 	struct device *dev = &odev->pdev->dev;
 
 	trace_optinc_reset(odev->id, why, ret);
-	if (ret)
-		dev_err_ratelimited(dev, "%s: does not come back (%d), left alone\n", why, ret);
-	else if (fault)
-		dev_err_ratelimited(dev, "%s, STATUS %#x: was reset\n", why, odev->status);
+	if ((ret || fault) && __ratelimit(&odev->log_limit)) {
+		if (ret)
+			dev_err(dev, "%s: left alone (%d): %s\n", why, ret, odev->trouble);
+		else
+			dev_err(dev, "%s, STATUS %#x: was reset\n", why, odev->status);
+	}
 	if (!ret)
 		optinc_health_start(odev);
 	optinc_end(odev, ret ? OPTINC_DEAD : OPTINC_ONLINE);
@@ -104,8 +122,10 @@ int optinc_reset(struct optinc_device *odev, const char *why)
 		ret = function_reset(odev);
 		trace_optinc_reset(odev->id, "function", ret);
 	}
-	if (ret)
+	if (ret) {
 		pci_clear_master(odev->pdev);
+		optinc_trouble(odev, "cannot be reset");
+	}
 	reap(odev);
 	if (!ret)
 		ret = optinc_bring_up(odev);
@@ -136,6 +156,7 @@ static void reset_work(struct work_struct *work)
 	optinc_quiesce(odev);
 	optinc_stop(odev);
 	reap(odev);
+	optinc_trouble(odev, "was reset too often");
 	finish(odev, odev->why, true, -EIO);
 }
 
@@ -173,6 +194,8 @@ void optinc_health_start(struct optinc_device *odev)
 
 void optinc_recovery_init(struct optinc_device *odev)
 {
+	/* of each card: one that is ill does not hush up another */
+	ratelimit_state_init(&odev->log_limit, DEFAULT_RATELIMIT_INTERVAL, DEFAULT_RATELIMIT_BURST);
 	INIT_WORK(&odev->reset_work, reset_work);
 	INIT_DELAYED_WORK(&odev->health_work, health_work);
 }
@@ -193,6 +216,7 @@ static pci_ers_result_t error_detected(struct pci_dev *pdev, pci_channel_state_t
 	odev->resets++;
 	if (channel == pci_channel_io_perm_failure) {
 		reap(odev);
+		optinc_trouble(odev, "the channel is gone");
 		finish(odev, "PCI error", true, -EIO);
 		return PCI_ERS_RESULT_DISCONNECT;
 	}
@@ -211,8 +235,10 @@ static pci_ers_result_t slot_reset(struct pci_dev *pdev)
 	pci_restore_state(pdev);
 	odev->status = optinc_read(odev, OPTINC_REG_STATUS);
 	ret = optinc_hw_reset(odev);
-	if (ret)
+	if (ret) {
 		pci_clear_master(pdev);
+		optinc_trouble(odev, "cannot be reset");
+	}
 	reap(odev);
 	if (!ret)
 		ret = optinc_bring_up(odev);

@@ -173,14 +173,15 @@ int optinc_hw_enable(struct optinc_device *odev)
 	optinc_write(odev, OPTINC_REG_CONTROL, OPTINC_CONTROL_ENABLE |
 		     FIELD_PREP(OPTINC_CONTROL_DB_STRIDE, odev->stride_order));
 
+	optinc_trouble(odev, "does not become ready");
 	for (;;) {
 		late = time_after(jiffies, deadline);
 		status = optinc_read(odev, OPTINC_REG_STATUS);
 		if (status == GONE)
 			return -ENODEV;
 		if (status & OPTINC_STATUS_FATAL) {
-			dev_err(&odev->pdev->dev, "refuses to start, fatal code %lu\n",
-				FIELD_GET(OPTINC_STATUS_FATAL_CODE, status));
+			optinc_trouble(odev, "refuses to start, fatal code %lu",
+				       FIELD_GET(OPTINC_STATUS_FATAL_CODE, status));
 			return -EIO;
 		}
 		if (status & OPTINC_STATUS_READY)

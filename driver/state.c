@@ -96,6 +96,8 @@ void optinc_end(struct optinc_device *odev, enum optinc_state state)
 	smp_store_release(&odev->state, state);
 	spin_unlock_irq(&odev->state_lock);
 	wake_up_all(&odev->state_wq);
+	if (state == OPTINC_ONLINE)
+		optinc_admin_online(odev);
 }
 
 void optinc_quiesce(struct optinc_device *odev)
