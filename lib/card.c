@@ -64,18 +64,18 @@ static int check_query(struct optinc_query *q, struct optinc_open_error *error)
 	return 0;
 }
 
-static long initial_spin(void)
+long env_long(const char *name, long min, long max, long fallback)
 {
-	const char *text = secure_getenv("OPTINC_SPIN_US");
+	const char *text = secure_getenv(name);
 	char *end;
 	long value;
 
 	if (!text || !*text)
-		return DEFAULT_SPIN_US;
+		return fallback;
 	errno = 0;
 	value = strtol(text, &end, 10);
-	if (errno || *end || value < 0 || value > MAX_SPIN_US)
-		return DEFAULT_SPIN_US;
+	if (errno || *end || value < min || value > max)
+		return fallback;
 	return value;
 }
 
@@ -94,6 +94,7 @@ static int identify(struct optinc_card *card, struct optinc_open_error *error)
 		return ret;
 
 	card->doorbell = card->provider->mmap(card->dev, card->query.page_size,
+					      PROT_READ | PROT_WRITE,
 					      card->query.doorbell_offset);
 	if (card->doorbell == MAP_FAILED) {
 		ret = errno ? -errno : -EIO;
@@ -152,7 +153,8 @@ OPTINC_EXPORT int optinc_open(const char *uri, struct optinc_card **out)
 
 	snprintf(card->uri, sizeof(card->uri), "%s", uri);
 	pthread_mutex_init(&card->lock, NULL);
-	card->spin_us = initial_spin();
+	card->spin_us = env_long("OPTINC_SPIN_US", 0, MAX_SPIN_US, DEFAULT_SPIN_US);
+	mr_cache_init(card);
 	card->reason = OPTINC_REASON_IDLE;
 	why_open(OPTINC_REASON_IDLE, "the card is open");
 	*out = card;
@@ -169,7 +171,8 @@ OPTINC_EXPORT void optinc_close(struct optinc_card *card)
 		card->groups = group->next;
 		group_free(group);
 	}
-	mr_table_free(card);
+	mr_cache_free(card);
+	mr_table_free(&card->mrs, card);
 	card->provider->munmap(card->dev, card->doorbell, card->query.page_size);
 	card->provider->close(card->dev);
 	pthread_mutex_destroy(&card->lock);
@@ -231,7 +234,27 @@ OPTINC_EXPORT int optinc_card_stats(struct optinc_card *card, struct optinc_card
 	all.doorbells_dropped = s.doorbells_dropped;
 	all.wire_ns = s.wire_ns;
 	all.device_ns = s.device_ns;
+	mr_cache_stats(card, &all);
 	copy_sized(stats, size, &all, sizeof(all));
+	return 0;
+}
+
+static int set_spin(struct optinc_card *card, long value)
+{
+	if (value < 0 || value > MAX_SPIN_US)
+		return fail(-EINVAL, "value: %ld us of looking at a queue is not within 0..%d",
+			    value, MAX_SPIN_US);
+	__atomic_store_n(&card->spin_us, value, __ATOMIC_RELAXED);
+	return 0;
+}
+
+static int set_cache(struct optinc_card *card, long value)
+{
+	if (value < 0)
+		return fail(-EINVAL, "value: %ld bytes are not a limit of registered memory", value);
+	if (mr_cache_set_limit(card, value))
+		return fail(-EOPNOTSUPP, "value: the driver does not tell when memory changes, so "
+			    "none can stay registered");
 	return 0;
 }
 
@@ -240,13 +263,13 @@ OPTINC_EXPORT int optinc_card_set(struct optinc_card *card, enum optinc_option o
 {
 	if (!card)
 		return fail(-EINVAL, "card: NULL");
-	if (option != OPTINC_OPTION_SPIN_US)
-		return fail(-EINVAL, "option: there is no option %d", (int)option);
-	if (value < 0 || value > MAX_SPIN_US)
-		return fail(-EINVAL, "value: %ld us of looking at a queue is not within 0..%d",
-			    value, MAX_SPIN_US);
-	__atomic_store_n(&card->spin_us, value, __ATOMIC_RELAXED);
-	return 0;
+	switch (option) {
+	case OPTINC_OPTION_SPIN_US:
+		return set_spin(card, value);
+	case OPTINC_OPTION_MR_CACHE:
+		return set_cache(card, value);
+	}
+	return fail(-EINVAL, "option: there is no option %d", (int)option);
 }
 
 OPTINC_EXPORT int optinc_card_get(struct optinc_card *card, enum optinc_option option,
@@ -254,8 +277,13 @@ OPTINC_EXPORT int optinc_card_get(struct optinc_card *card, enum optinc_option o
 {
 	if (!card || !value)
 		return fail(-EINVAL, "%s: NULL", card ? "value" : "card");
-	if (option != OPTINC_OPTION_SPIN_US)
-		return fail(-EINVAL, "option: there is no option %d", (int)option);
-	*value = __atomic_load_n(&card->spin_us, __ATOMIC_RELAXED);
-	return 0;
+	switch (option) {
+	case OPTINC_OPTION_SPIN_US:
+		*value = __atomic_load_n(&card->spin_us, __ATOMIC_RELAXED);
+		return 0;
+	case OPTINC_OPTION_MR_CACHE:
+		*value = __atomic_load_n(&card->cache.limit, __ATOMIC_RELAXED);
+		return 0;
+	}
+	return fail(-EINVAL, "option: there is no option %d", (int)option);
 }

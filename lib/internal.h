@@ -4,13 +4,14 @@
  *
  * A call of a collective goes this way: collective.c checks it and describes
  * it in a struct call, request.c takes a request and finds the memory (mr.c,
- * staging.c), queue.c writes the submission entry and rings. On the way back
+ * mr_cache.c, staging.c), queue.c writes the submission entry and rings. On the way back
  * queue.c reaps completions into requests, request.c ends them, error.c finds
  * the errno and the sentence.
  *
  * Locks, in the order in which they nest:
  *   group->lock	its queue pair, requests, staging; see queue.c
  *   card->lock		lists of groups and regions, text of optinc_why()
+ *   card->cache.lock	regions that the library keeps; not with card->lock
  */
 #ifndef OPTINC_INTERNAL_H
 #define OPTINC_INTERNAL_H
@@ -44,12 +45,36 @@
 
 /* ---------------------------------------------------------------- card.c */
 
+struct mr_entry {
+	uintptr_t addr;
+	uintptr_t end;
+	uintptr_t furthest;	/* largest end of this entry and all before it */
+	struct optinc_mr *mr;
+};
+
 struct mr_table {
 	struct mr_entry *entries;	/* sorted by address */
 	size_t count;
 	size_t room;
 	struct optinc_mr *unused;	/* handles to use again */
 	struct mr_chunk *chunks;	/* where all handles live until close */
+};
+
+/* See mr_cache.c. What is not atomic is under the lock. */
+struct mr_cache {
+	const struct optinc_context_page *page;	/* NULL: the card has no such regions */
+	struct mr_cache *next;		/* of the process's */
+	pthread_mutex_t lock;
+	struct mr_table table;
+	long limit;			/* atomic: of bytes; 0 is off */
+	size_t bytes;			/* registered, or about to be */
+	unsigned int regions;		/* the same */
+	unsigned int most;		/* of them */
+	unsigned int backoff;
+	uint64_t swept;			/* atomic: generation up to which none is stale */
+	uint64_t clock;			/* atomic: counts misses */
+	uint64_t hits;			/* atomic */
+	uint64_t misses, flushes, evictions;
 };
 
 struct optinc_card {
@@ -63,6 +88,7 @@ struct optinc_card {
 	char reason_text[256];
 	struct optinc_group *groups;
 	struct mr_table mrs;
+	struct mr_cache cache;
 	char uri[128];
 };
 
@@ -95,9 +121,10 @@ bool sysfs_slot(const char *name, char *slot, size_t size);
 /* N of "cardN"; -1 for any other name. */
 int sysfs_card_number(const char *name);
 
-/* ------------------------------------------------------------------ mr.c */
+/* ------------------------------------- mr.c, mr_table.c, mr_cache.c */
 
 #define MR_DYING	(-1)
+#define CACHE_MIN	32768	/* smaller operands are copied; see mr_cache.c */
 
 struct optinc_mr {
 	struct optinc_card *card;
@@ -106,7 +133,9 @@ struct optinc_mr {
 	size_t length;
 	uint32_t handle;
 	uint32_t flags;
+	uint32_t slot;		/* with OPTINC_MR_CACHE */
 	int uses;		/* atomic: requests outstanding, or MR_DYING */
+	uint64_t used;		/* atomic: the cache's clock at the last use */
 };
 
 /* A group's memory of which region held its last operand. */
@@ -116,15 +145,70 @@ struct mr_hint {
 	size_t length;
 };
 
+static inline bool mr_holds(const struct optinc_mr *mr, uintptr_t addr, size_t length, bool write)
+{
+	return addr >= mr->addr && length <= mr->length && addr - mr->addr <= mr->length - length &&
+	       (!write || (mr->flags & OPTINC_MR_WRITE));
+}
+
+/* Has the memory changed hands? By one who counted a use, or holds the cache's lock. */
+static inline bool mr_is_stale(const struct optinc_mr *mr)
+{
+	const uint8_t *marks;
+
+	if (likely(!(mr->flags & OPTINC_MR_CACHE)))
+		return false;
+	marks = mr->card->cache.page->mr_stale;
+	return __atomic_load_n(&marks[mr->slot / 8], __ATOMIC_ACQUIRE) >> mr->slot % 8 & 1;
+}
+
 /* The region that holds all of the operand, with a use counted; or NULL. */
 struct optinc_mr *mr_get(struct optinc_card *card, struct mr_hint *hint, const void *addr,
 			 size_t length, bool write);
-void mr_put(struct optinc_mr *mr);
+/* MR_REG of what @reg says; fills in the rest. Says nothing. */
+int mr_reg(struct optinc_card *card, struct optinc_mr_reg *reg);
 /* Register for one request, behind the table's back. */
 int mr_register_raw(struct optinc_card *card, const void *addr, size_t length,
 		    unsigned int flags, uint32_t *handle);
 int mr_deregister_raw(struct optinc_card *card, uint32_t handle);
-void mr_table_free(struct optinc_card *card);
+
+/* Count a use; false if there is no region any more. */
+bool mr_try_get(struct optinc_mr *mr);
+void mr_put(struct optinc_mr *mr);
+/* Make it MR_DYING, if nobody uses it; else false and *@uses. */
+bool mr_try_end(struct optinc_mr *mr, int *uses);
+/* With a use counted; or NULL. */
+struct optinc_mr *mr_table_find(const struct mr_table *t, uintptr_t addr, size_t length,
+				bool write);
+/* NULL: no memory. */
+struct optinc_mr *mr_table_add(struct mr_table *t, struct optinc_card *card,
+			       const struct optinc_mr_reg *reg, int uses);
+void mr_table_remove(struct mr_table *t, const struct optinc_mr *mr);
+/* The handle of a region that was removed. */
+void mr_table_recycle(struct mr_table *t, struct optinc_mr *mr);
+void mr_table_free(struct mr_table *t, struct optinc_card *card);
+
+void mr_cache_init(struct optinc_card *card);
+void mr_cache_free(struct optinc_card *card);
+/* As mr_get(), for what nobody registered. NULL: do without. */
+struct optinc_mr *mr_cache_get(struct optinc_card *card, uintptr_t addr, size_t length,
+			       bool write);
+void mr_cache_count_hit(struct optinc_mr *mr);
+/* Give regions back: for @bytes where @error is -ENOMEM, or one. False: there is none. */
+bool mr_cache_shrink(struct optinc_card *card, int error, size_t bytes);
+/* Give back what is stale. */
+void mr_cache_sweep(struct optinc_card *card);
+static inline void mr_cache_poll(struct optinc_card *card)
+{
+	const struct mr_cache *cache = &card->cache;
+
+	if (cache->page && unlikely(__atomic_load_n(&cache->page->mr_generation, __ATOMIC_ACQUIRE) !=
+				    __atomic_load_n(&cache->swept, __ATOMIC_RELAXED)))
+		mr_cache_sweep(card);
+}
+
+int mr_cache_set_limit(struct optinc_card *card, long limit);
+void mr_cache_stats(struct optinc_card *card, struct optinc_card_stats *stats);
 
 /* ------------------------------------------------------------- staging.c */
 
@@ -344,6 +428,8 @@ static inline void why_used(struct optinc_card *card)
 /* ----------------------------------------------------------------- small */
 
 uint64_t now_ns(void);
+/* A number from the environment; @fallback if it is not there or not within. */
+long env_long(const char *name, long min, long max, long fallback);
 /*
  * A struct for a caller that was compiled against another version of it:
  * what he does not know is cut off, what we do not know is zero.

@@ -14,7 +14,7 @@
 
 #include <linux/optinc.h>
 
-#define OPTINC_PROVIDER_ABI	1
+#define OPTINC_PROVIDER_ABI	2
 #define OPTINC_PROVIDER_SYMBOL	"optinc_provider"
 
 /* What a provider's open() may say beyond its errno. */
@@ -29,8 +29,8 @@ struct optinc_open_error {
  * @scheme: what the URI begins with, without the colon
  * @open: @rest is the URI behind the colon; on failure fills @error
  * @ioctl: one of OPTINC_IOCTL_* and its struct; 0 or negative errno
- * @mmap: map what a query or a queue pair's creation gave the offset of;
- *	MAP_FAILED and errno as mmap(2)
+ * @mmap: map what a query or a queue pair's creation gave the offset of, with
+ *	PROT_READ or PROT_READ | PROT_WRITE; MAP_FAILED and errno as mmap(2)
  * @munmap: undo that
  * @doorbell: store @value at byte @offset of the doorbell page, ordered after
  *	all earlier stores to the rings
@@ -45,7 +45,7 @@ struct optinc_provider {
 	const char *scheme;
 	int (*open)(const char *rest, void **dev, struct optinc_open_error *error);
 	int (*ioctl)(void *dev, unsigned long cmd, void *arg);
-	void *(*mmap)(void *dev, size_t length, uint64_t offset);
+	void *(*mmap)(void *dev, size_t length, int prot, uint64_t offset);
 	int (*munmap)(void *dev, void *addr, size_t length);
 	void (*doorbell)(void *dev, void *page, uint32_t offset, uint32_t value);
 	void (*relax)(void *dev);

@@ -184,10 +184,9 @@ static int kernel_ioctl(void *dev, unsigned long cmd, void *arg)
 	return ioctl(fd_of(dev), cmd, arg) < 0 ? -errno : 0;
 }
 
-static void *kernel_mmap(void *dev, size_t length, uint64_t offset)
+static void *kernel_mmap(void *dev, size_t length, int prot, uint64_t offset)
 {
-	return mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd_of(dev),
-		    (off_t)offset);
+	return mmap(NULL, length, prot, MAP_SHARED, fd_of(dev), (off_t)offset);
 }
 
 static int kernel_munmap(void *dev, void *addr, size_t length)

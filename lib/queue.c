@@ -46,10 +46,12 @@ static int map_rings(struct optinc_group *group, const struct optinc_qp_create *
 	struct queue *q = &group->queue;
 	void *sq, *cq;
 
-	sq = card->provider->mmap(card->dev, q->sq_entries * sizeof(*q->sq), create->sq_offset);
+	sq = card->provider->mmap(card->dev, q->sq_entries * sizeof(*q->sq),
+				  PROT_READ | PROT_WRITE, create->sq_offset);
 	if (sq == MAP_FAILED)
 		return errno ? -errno : -EIO;
-	cq = card->provider->mmap(card->dev, q->cq_entries * sizeof(*q->cq), create->cq_offset);
+	cq = card->provider->mmap(card->dev, q->cq_entries * sizeof(*q->cq),
+				  PROT_READ | PROT_WRITE, create->cq_offset);
 	if (cq == MAP_FAILED) {
 		int ret = errno ? -errno : -EIO;
 

@@ -96,6 +96,7 @@ static int map_all(struct optinc_group *group, struct optinc_request *request,
 	struct mr_hint hint_exp = { .mr = NULL };
 	int ret = 0;
 
+	mr_cache_poll(group->card);
 	if (call->src_length) {
 		ret = map(group, &request->src, call->src, call->src_length, in_place,
 			  in_place ? &group->hint_dst : &group->hint_src);

@@ -193,7 +193,7 @@ void emu_rings_put(struct emu_dev *dev, struct emu_rings *rings);
 /* NULL if there is no such queue pair */
 struct emu_rings *emu_rings_get(struct emu_dev *dev, uint32_t qp);
 uint64_t emu_ring_offset(uint32_t qp, bool cq);
-void *emu_mmap(void *dev, size_t length, uint64_t offset);
+void *emu_mmap(void *dev, size_t length, int prot, uint64_t offset);
 int emu_munmap(void *dev, void *addr, size_t length);
 void emu_unmap_all(struct emu_dev *dev);
 #define EMU_DOORBELL_OFFSET	(1ULL << 20)

@@ -132,10 +132,12 @@ static void *map_ring(struct emu_dev *dev, size_t length, uint64_t offset)
 	return add_mapping(dev, rings, cq, whole_pages(dev, length));
 }
 
-void *emu_mmap(void *arg, size_t length, uint64_t offset)
+/* All there is to map is for reading and writing, or for either. */
+void *emu_mmap(void *arg, size_t length, int prot, uint64_t offset)
 {
 	struct emu_dev *dev = arg;
 
+	(void)prot;
 	if (!emu_here(dev) || atomic_load(&dev->dead))
 		return map_failed(ENODEV);
 	if (!length || length > SIZE_MAX - dev->page_size)

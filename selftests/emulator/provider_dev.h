@@ -81,7 +81,8 @@ static inline void open_dev(struct dev *d, const char *uri)
 		fail_msg("open %s: %d, %s", uri, rc, error.text);
 	d->query = (struct optinc_query) { .size = sizeof(d->query) };
 	assert_int_equal(P->ioctl(d->dev, OPTINC_IOCTL_QUERY, &d->query), 0);
-	d->page = P->mmap(d->dev, d->query.page_size, d->query.doorbell_offset);
+	d->page = P->mmap(d->dev, d->query.page_size, PROT_READ | PROT_WRITE,
+			  d->query.doorbell_offset);
 	assert_ptr_not_equal(d->page, MAP_FAILED);
 }
 
@@ -94,8 +95,10 @@ static inline void close_dev(struct dev *d)
 static inline void map_qp(struct dqp *q, const struct optinc_qp_create *create)
 {
 	q->id = create->qp;
-	q->sq = P->mmap(q->d->dev, q->sq_entries * sizeof(*q->sq), create->sq_offset);
-	q->cq = P->mmap(q->d->dev, q->cq_entries * sizeof(*q->cq), create->cq_offset);
+	q->sq = P->mmap(q->d->dev, q->sq_entries * sizeof(*q->sq), PROT_READ | PROT_WRITE,
+			create->sq_offset);
+	q->cq = P->mmap(q->d->dev, q->cq_entries * sizeof(*q->cq), PROT_READ | PROT_WRITE,
+			create->cq_offset);
 	assert_ptr_not_equal(q->sq, MAP_FAILED);
 	assert_ptr_not_equal(q->cq, MAP_FAILED);
 }

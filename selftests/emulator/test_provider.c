@@ -402,7 +402,7 @@ static void test_qp_create(void **state)
 static void *map(struct dev *d, size_t length, uint64_t offset)
 {
 	errno = 0;
-	return P->mmap(d->dev, length, offset);
+	return P->mmap(d->dev, length, PROT_READ | PROT_WRITE, offset);
 }
 
 static void expect_no_map(struct dev *d, size_t length, uint64_t offset)

@@ -563,8 +563,8 @@ static int child(struct pair *p)
 
 	if (P->ioctl(p->d[0].dev, OPTINC_IOCTL_STATS, &stats) != -ENODEV ||
 	    P->wait(p->d[0].dev, p->d[0].page, p->q[0].id, 0, -1, SECOND) != -ENODEV ||
-	    P->mmap(p->d[0].dev, p->d[0].query.page_size, p->d[0].query.doorbell_offset) !=
-	    MAP_FAILED)
+	    P->mmap(p->d[0].dev, p->d[0].query.page_size, PROT_READ | PROT_WRITE,
+		    p->d[0].query.doorbell_offset) != MAP_FAILED)
 		return 1;
 	P->doorbell(p->d[0].dev, p->d[0].page, OPTINC_DB_SQ_TAIL,
 		    OPTINC_DB_VALUE(p->q[0].id, p->q[0].tail + 1));

@@ -15,6 +15,7 @@
 #define MAX_QPS		8
 #define MAX_MRS		256
 #define DB_OFFSET	0x100000
+#define CONTEXT_OFFSET	0x140000
 #define SQ_OFFSET(qp)	(0x200000 + 0x100000 * (uint64_t)(qp))
 #define CQ_OFFSET(qp)	(SQ_OFFSET(qp) + 0x80000)
 /* Handles and ids start at different places, to be told apart. */
@@ -36,7 +37,8 @@ struct fake_qp {
 
 struct fake_mr {
 	bool live;
-	uint8_t *addr;
+	uint8_t *user;		/* where it was registered */
+	uint8_t *addr;		/* the same; or what was there then, if it was replaced */
 	uint64_t length;
 	uint32_t flags;
 };
@@ -63,6 +65,7 @@ static struct fake_group groups[MAX_QPS];
 static struct pending pending[FAKE_PENDING];
 static unsigned int npending;
 static uint8_t doorbell_page[4096];
+static struct optinc_context_page context_page;
 static uint64_t device_ns;
 
 /* ------------------------------------------------------------- the entry */
@@ -305,21 +308,72 @@ static void abort_group(uint32_t handle)
 
 /* ---------------------------------------------------------------- ioctls */
 
-static int mr_reg(struct optinc_mr_reg *reg)
+/* The driver's order: the mark, then the generation. */
+static void mark_stale(unsigned int slot)
+{
+	__atomic_fetch_or(&context_page.mr_stale[slot / 8], 1 << slot % 8, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&context_page.mr_generation, 1, __ATOMIC_RELEASE);
+}
+
+static int register_mr(struct optinc_mr_reg *reg)
 {
 	unsigned int i;
 
+	if (reg->flags & ~(uint32_t)(OPTINC_MR_WRITE | OPTINC_MR_CACHE) || reg->__reserved ||
+	    (reg->flags & OPTINC_MR_CACHE && !(fake.query.features & OPTINC_FEAT_MR_CACHE)))
+		return -EOPNOTSUPP;
+	if (fake.pin_limit && fake.pinned + reg->length > fake.pin_limit)
+		return -ENOMEM;
 	for (i = 0; i < MAX_MRS && mrs[i].live; i++)
 		;
 	if (i == MAX_MRS || i >= fake.query.max_mrs)
 		return -ENOSPC;
 	mrs[i].live = true;
-	mrs[i].addr = (uint8_t *)(uintptr_t)reg->addr;
+	mrs[i].user = (uint8_t *)(uintptr_t)reg->addr;
+	mrs[i].addr = mrs[i].user;
 	mrs[i].length = reg->length;
 	mrs[i].flags = reg->flags;
 	reg->mr = fake.bad_handles ? 0 : MR_BASE + i;
+	reg->slot = 0;
+	if (reg->flags & OPTINC_MR_CACHE) {
+		reg->slot = i;
+		__atomic_fetch_and(&context_page.mr_stale[i / 8], ~(1 << i % 8), __ATOMIC_RELAXED);
+		if (fake.stale_at_birth)
+			mark_stale(i);
+	}
 	fake.live_mrs++;
+	fake.pinned += reg->length;
 	return 0;
+}
+
+static void keep_old_pages(struct fake_mr *mr)
+{
+	uint8_t *copy = malloc(mr->length);
+
+	if (!copy)
+		abort();
+	memcpy(copy, mr->addr, mr->length);
+	if (mr->addr != mr->user)
+		free(mr->addr);
+	mr->addr = copy;
+}
+
+void fake_replace(const void *addr, size_t length)
+{
+	const uint8_t *first = addr;
+	unsigned int i;
+
+	pthread_mutex_lock(&lock);
+	for (i = 0; i < MAX_MRS; i++) {
+		struct fake_mr *mr = &mrs[i];
+
+		if (!mr->live || first >= mr->user + mr->length || mr->user >= first + length)
+			continue;
+		keep_old_pages(mr);
+		if (mr->flags & OPTINC_MR_CACHE)
+			mark_stale(i);
+	}
+	pthread_mutex_unlock(&lock);
 }
 
 static bool mr_in_use(uint32_t handle)
@@ -343,8 +397,11 @@ static int mr_dereg(const struct optinc_mr_dereg *dereg)
 		return -ENOENT;
 	if (mr_in_use(dereg->mr))
 		return -EBUSY;
+	if (mr->addr != mr->user)
+		free(mr->addr);
 	mr->live = false;
 	fake.live_mrs--;
+	fake.pinned -= mr->length;
 	return 0;
 }
 
@@ -469,7 +526,7 @@ static int dispatch(unsigned long cmd, void *arg)
 		memcpy(arg, &fake.stats, sizeof(fake.stats));
 		return 0;
 	case OPTINC_IOCTL_MR_REG:
-		return mr_reg(arg);
+		return register_mr(arg);
 	case OPTINC_IOCTL_MR_DEREG:
 		return mr_dereg(arg);
 	case OPTINC_IOCTL_QP_CREATE:
@@ -522,20 +579,22 @@ static int fake_ioctl(void *dev, unsigned long cmd, void *arg)
 	return ret;
 }
 
-static void *fake_mmap(void *dev, size_t length, uint64_t offset)
+static void *fake_mmap(void *dev, size_t length, int prot, uint64_t offset)
 {
 	void *p = MAP_FAILED;
 	unsigned int i;
 
 	(void)dev;
 	(void)length;
-	if (fake.mmap_error) {
-		errno = fake.mmap_error;
+	if (fake.mmap_error || (offset == CONTEXT_OFFSET && prot != PROT_READ)) {
+		errno = fake.mmap_error ? fake.mmap_error : EPERM;
 		return MAP_FAILED;
 	}
 	pthread_mutex_lock(&lock);
 	if (offset == DB_OFFSET)
 		p = doorbell_page;
+	if (offset == CONTEXT_OFFSET && !fake.context_error)
+		p = &context_page;
 	for (i = 0; i < MAX_QPS; i++) {
 		if (offset == SQ_OFFSET(i) && qps[i].live) {
 			p = qps[i].sq;
@@ -559,7 +618,7 @@ static int fake_munmap(void *dev, void *addr, size_t length)
 	pthread_mutex_lock(&lock);
 	fake.live_maps--;
 	pthread_mutex_unlock(&lock);
-	if (addr != doorbell_page)
+	if (addr != doorbell_page && addr != &context_page)
 		free(addr);
 	return 0;
 }
@@ -668,8 +727,15 @@ static const struct optinc_provider provider = {
 
 static void reset_device(void)
 {
+	unsigned int i;
+
+	for (i = 0; i < MAX_MRS; i++) {
+		if (mrs[i].live && mrs[i].addr != mrs[i].user)
+			free(mrs[i].addr);
+	}
 	memset(qps, 0, sizeof(qps));
 	memset(mrs, 0, sizeof(mrs));
+	memset(&context_page, 0, sizeof(context_page));
 	memset(groups, 0, sizeof(groups));
 	npending = 0;
 	device_ns = 0;
@@ -717,6 +783,13 @@ void fake_init(void)
 	};
 	fake.group_says.state = OPTINC_GROUP_READY;
 	provider_inject(&provider);
+}
+
+void fake_init_watching(void)
+{
+	fake_init();
+	fake.query.features |= OPTINC_FEAT_MR_CACHE;
+	fake.query.context_offset = CONTEXT_OFFSET;
 }
 
 struct optinc_card *fake_card(void)

@@ -47,18 +47,22 @@ struct fake {
 	enum fake_mode mode;
 	int ioctl_error[FAKE_IOCTLS];	/* by number of the ioctl; 0 is none */
 	int mmap_error;
+	bool context_error;		/* of mmap, of the context page alone */
 	int wait_error;
 	int open_error;
 	struct optinc_open_error open_says;
 	struct optinc_group_wait group_says;	/* what GROUP_WAIT fills in */
 	bool bad_handles;		/* give 0 for regions and groups */
 	bool leave_forgets;		/* leave without completing */
+	bool stale_at_birth;		/* memory changes while it is being registered */
+	uint64_t pin_limit;		/* bytes of all regions; 0 is none */
 
 	unsigned int opens, closes;
 	unsigned int ioctls[FAKE_IOCTLS];
 	unsigned int doorbells[2];	/* SQ tail, CQ arm */
 	unsigned int relaxes, waits;
 	unsigned int live_mrs, live_qps, live_groups, live_maps;
+	uint64_t pinned;		/* bytes of all regions */
 	unsigned int overruns;		/* tails beyond what the completion ring holds */
 	struct optinc_group_join join;	/* the last one */
 	struct optinc_qp_create create;
@@ -69,6 +73,13 @@ extern struct fake fake;
 
 /* A card with nothing wrong, opened by "fake:anything". */
 void fake_init(void);
+/* ... that tells when memory changes */
+void fake_init_watching(void);
+/*
+ * The memory is other memory now, with the same content: regions made before
+ * have the old pages, and what watches them tells.
+ */
+void fake_replace(const void *addr, size_t length);
 /* Requests taken and not completed, of all groups, oldest first. */
 unsigned int fake_pending(void);
 /* Complete the @i-th of them; NULL is success. False when there is none. */

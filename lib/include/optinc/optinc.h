@@ -103,7 +103,12 @@ struct optinc_card_info {
  */
 int optinc_card_info(struct optinc_card *card, struct optinc_card_info *info, size_t size);
 
-/** struct optinc_card_stats - counters of the port since the card's reset */
+/**
+ * struct optinc_card_stats - counters
+ *
+ * Those of the port, since the card's reset; those that begin with mr_ are of
+ * this handle's registration cache, see OPTINC_OPTION_MR_CACHE.
+ */
 struct optinc_card_stats {
 	uint64_t tx_bytes;	/**< codes and exponents put on the lanes */
 	uint64_t rx_bytes;	/**< codes and exponents that came back */
@@ -116,6 +121,11 @@ struct optinc_card_stats {
 	uint64_t doorbells_dropped;
 	uint64_t wire_ns;	/**< modelled time on the lanes */
 	uint64_t device_ns;	/**< the card's clock now */
+	uint64_t mr_hits;	/**< operands whose memory was still registered */
+	uint64_t mr_misses;	/**< operands that wanted registration */
+	uint64_t mr_flushes;	/**< regions given up as their memory had changed */
+	uint64_t mr_evictions;	/**< regions given up for others */
+	uint64_t mr_bytes;	/**< registered now */
 };
 
 /** optinc_card_stats() - read the counters; @size as in optinc_card_info() */
@@ -130,6 +140,15 @@ enum optinc_option {
 	 * system call and no interrupt.
 	 */
 	OPTINC_OPTION_SPIN_US = 1,
+	/**
+	 * Bytes of callers' buffers that the library keeps registered, that is
+	 * pinned, after the request that used them; 0 turns it off. Default: a
+	 * quarter of the machine's memory, and half of RLIMIT_MEMLOCK where that
+	 * applies; or $OPTINC_MR_CACHE. Always 0 without OPTINC_FEAT_MR_CACHE,
+	 * then -EOPNOTSUPP for anything else. A buffer that is freed or remapped
+	 * is noticed, and no longer pinned from the handle's next request on.
+	 */
+	OPTINC_OPTION_MR_CACHE = 2,
 };
 
 /** optinc_card_set() - set a knob; -EINVAL for an unknown one or out of range */
@@ -194,8 +213,9 @@ const char *optinc_reason_name(enum optinc_reason reason);
  * @mr: the handle
  *
  * Optional: a collective on memory that lies in a registered region uses it;
- * on other memory the library copies small messages and registers large ones
- * for the time of the call. The memory must stay mapped until
+ * on other memory the library copies messages of less than 32 KiB and keeps
+ * larger ones registered (OPTINC_OPTION_MR_CACHE), or, where it cannot, copies
+ * up to 64 KiB and registers the rest for the time of the call. The memory must stay mapped until
  * optinc_mr_deregister(). -EFAULT: not mapped. -ENOMEM: RLIMIT_MEMLOCK.
  */
 int optinc_mr_register(struct optinc_card *card, void *addr, size_t length,
