@@ -472,7 +472,7 @@ TEST_F(ring, more_completions_than_entries)
 		barrier.cmd_id = (uint16_t)i;
 		post(&q, &barrier);
 		/* the slot is free once the card has taken it; a NOP would need one */
-		usleep(20000);
+		usleep(200000);
 	}
 	post_nop(&q, 99);
 	cqe = must_await(&q);
@@ -480,7 +480,7 @@ TEST_F(ring, more_completions_than_entries)
 	EXPECT_EQ(8, cqe.sq_head);
 	barrier.cmd_id = 7;
 	post(&q, &barrier);
-	usleep(20000);
+	usleep(200000);
 	/* there is room in one ring, and none in the other */
 	before = dropped(&self->rank[0]);
 	ring_doorbell(&self->rank[0].card, OPTINC_DB_SQ_TAIL, q.id, 10);
