@@ -4,11 +4,13 @@
  * anew, all dtypes and reductions, registered memory or not, in place or not,
  * several requests outstanding in several groups.
  *
- * Every result is compared between the ranks, by a hash of all its bits; and
- * with the reference, in random blocks of it. Sources are windows of a pool of
- * random numbers that all processes see, so that checking costs less than what
- * is checked. At the end no memory is locked or pinned, no context is left, and
- * the cards have counted the requests that were made.
+ * Every bit of every rank's result is compared with the reference. Since blocks
+ * stand for themselves, sources are made of the same 127 KiB of random numbers
+ * again and again, and begin anywhere in them: the reference computes these once
+ * for each kind of request, and the rest is memcmp(). A chunk that is written to
+ * another's place is wrong all the same, as no chunks' distance is a multiple of
+ * 127 KiB. At the end no memory is locked or pinned, no context is left, and the
+ * cards have counted the requests that were made.
  *
  * usage: soak BYTES[K|M|G] [SEED]	BYTES: what all ranks together send
  *
@@ -37,18 +39,27 @@
 #define BATCHES		16		/* of one epoch */
 #define POOL		(8U << 20)	/* bytes of random numbers for each rank */
 #define MOST		(POOL / 4)	/* elements of a request */
-#define SLICES		3		/* of each result, that the reference computes */
+#define UNIT		1024U		/* whole blocks of all types */
+#define PERIOD		(127 * UNIT)	/* bytes after which the pool repeats */
+#define KINDS		(OPTINC_DTYPES * OPTINC_REDOPS * 16 * 2 * (CARDS + 1))
+#define MOST_EXPECTED	(96U << 20)	/* bytes */
 #define DEADLINE_MS	60000
 
 static struct shared {
 	atomic_uint arrived;
 	atomic_bool failed;
 	atomic_ullong bytes, requests[CARDS];
-	uint64_t hash[BATCH][CARDS];
+	/* what the reference makes of one period, by kind */
+	struct expected {
+		atomic_int state;	/* 0; 1, somebody computes it; 2 */
+		uint32_t at;
+	} expected[KINDS];
+	atomic_uint expected_bytes;
 	char text[512];
 } *shared;
 
 static uint8_t *pool[CARDS];		/* by rank, shared */
+static uint8_t *expected;		/* shared */
 static unsigned int card_number, nranks, rank, meetings;
 static uint64_t common, own;
 static struct optinc_card *card;
@@ -112,34 +123,26 @@ static void meet(void)
 	}
 }
 
-static uint64_t hash(const uint8_t *bytes, size_t n)
-{
-	uint64_t h = n, word;
-	size_t i;
-
-	for (i = 0; i + 8 <= n; i += 8) {
-		memcpy(&word, bytes + i, 8);
-		h = (h ^ word) * 0x9e3779b97f4a7c15ull;
-		h ^= h >> 29;
-	}
-	for (; i < n; i++)
-		h = (h ^ bytes[i]) * 0x100000001b3ull;
-	return h;
-}
-
-/* Random bits, but floats of magnitudes that meet, with a NaN now and then */
+/*
+ * Random bits, but floats of magnitudes that meet in a block and differ between
+ * blocks, with a NaN now and then
+ */
 static void fill_pool(unsigned int r, uint64_t seed)
 {
 	uint64_t state = seed + r;
-	uint32_t word;
+	uint32_t word, magnitude = 0;
 	size_t i;
 
-	for (i = 0; i < POOL; i += 4) {
+	for (i = 0; i < PERIOD; i += 4) {
+		if (i % (UNIT / 2) == 0)
+			magnitude = (8 + (uint32_t)(mix(&state) % 12)) * 0x04000400;
 		word = (uint32_t)mix(&state);
 		if (word % 40009)
-			word = (word & 0x83ff83ff) | 0x38003800;
+			word = (word & 0x83ff83ff) | magnitude;
 		memcpy(pool[r] + i, &word, 4);
 	}
+	for (; i < POOL; i++)
+		pool[r][i] = pool[r][i - PERIOD];
 }
 
 /* ---------------------------------------------------------------- requests */
@@ -156,7 +159,7 @@ static void choose(struct job *job, unsigned int groups, const unsigned int *bit
 	if (kind == 7) {
 		job->dtype = OPTINC_BIT;
 		job->redop = OPTINC_VOTE;
-		job->options.flags = any(2) ? OPTINC_SQE_SIGN : 0;
+		job->options.flags = any(2) ? OPTINC_SQE_SIGN | (any(2) ? OPTINC_SQE_ABSTAIN : 0) : 0;
 	} else if (any(2)) {
 		job->options.flags = OPTINC_SQE_PARITY;
 	}
@@ -164,7 +167,7 @@ static void choose(struct job *job, unsigned int groups, const unsigned int *bit
 	job->send_bytes = optinc_data_bytes(job->count, job->dtype);
 	job->result_bytes = optinc_result_bytes(job->count, job->dtype, job->redop,
 						job->options.flags);
-	job->window = any((unsigned int)(POOL - job->send_bytes + 1)) / 64 * 64;
+	job->window = any((unsigned int)((POOL - job->send_bytes) / UNIT + 1)) * UNIT;
 }
 
 static void must_register(void *at, size_t bytes, uint32_t flags, struct optinc_mr **mr)
@@ -197,48 +200,87 @@ static void start(struct optinc_group **groups, struct job *job)
 	atomic_fetch_add(&shared->bytes, job->send_bytes);
 }
 
-/* Blocks stand for themselves: those from an element on are computed alone. */
-static void check_slice(const struct job *job, size_t first, size_t count)
+static size_t elements_of(const struct job *job, size_t bytes)
 {
-	size_t from = optinc_data_bytes(first, job->dtype);
-	size_t to = optinc_result_bytes(first, job->dtype, job->redop, job->options.flags);
-	size_t bytes = optinc_result_bytes(count, job->dtype, job->redop, job->options.flags);
-	const void *send[CARDS];
-	static uint8_t want[64 * OPTINC_BLOCK * 4];
-	unsigned int r;
+	return job->dtype == OPTINC_BIT ? 8 * bytes : bytes / optinc_data_bytes(1, job->dtype);
+}
 
-	for (r = 0; r < nranks; r++)
-		send[r] = pool[r] + job->window + from;
-	if (optinc_reference_allreduce(send, want, nranks, count, job->dtype, job->redop, job->bits,
+static size_t result_of(const struct job *job, size_t count)
+{
+	return optinc_result_bytes(count, job->dtype, job->redop, job->options.flags);
+}
+
+static void compute(const struct job *job, size_t from, size_t count, uint8_t *to)
+{
+	const void *send[CARDS];
+
+	for (unsigned int r = 0; r < nranks; r++)
+		send[r] = pool[r] + from;
+	if (optinc_reference_allreduce(send, to, nranks, count, job->dtype, job->redop, job->bits,
 				       job->options.flags, NULL))
 		bad("reference");
-	if (memcmp(want, job->result + to, bytes))
-		bad("wrong bits: dtype %d, redop %d, %d bits, %zu elements from %zu of %zu",
-		    job->dtype, job->redop, job->bits, count, first, job->count);
 }
 
-static void check(const struct job *job, unsigned int number)
+/* Of a period, for requests of this kind; who comes first computes it. */
+static const uint8_t *expect(const struct job *job)
 {
-	size_t blocks = (job->count + OPTINC_BLOCK - 1) / OPTINC_BLOCK;
-	size_t first, count;
-	unsigned int i;
+	unsigned int kind = job->dtype * OPTINC_REDOPS + job->redop;
+	size_t count = elements_of(job, PERIOD);
+	struct expected *e;
+	int none = 0;
 
-	shared->hash[number][rank] = hash(job->result, job->result_bytes);
-	for (i = 0; i < SLICES; i++) {
-		/* the last ones, which are not whole, more often than they come */
-		first = (i ? mine((unsigned int)blocks) : blocks - 1) * OPTINC_BLOCK;
-		count = job->count - first;
-		if (count > 64 * OPTINC_BLOCK)
-			count = (1 + mine(64)) * OPTINC_BLOCK;
-		check_slice(job, first, count);
+	kind = ((kind * 16 + job->options.flags) * 2 + (job->bits == 16)) * (CARDS + 1) + nranks;
+	e = &shared->expected[kind];
+	if (atomic_compare_exchange_strong(&e->state, &none, 1)) {
+		e->at = atomic_fetch_add(&shared->expected_bytes, result_of(job, count));
+		if (e->at + result_of(job, count) > MOST_EXPECTED)
+			bad("no room for what is expected");
+		compute(job, 0, count, expected + e->at);
+		atomic_store(&e->state, 2);
 	}
+	while (atomic_load(&e->state) != 2) {
+		if (atomic_load(&shared->failed))
+			_exit(1);
+		sched_yield();
+	}
+	return expected + e->at;
 }
 
-static void finish(struct job *job, unsigned int number)
+static void compare(const struct job *job, size_t at, const uint8_t *want, size_t bytes)
+{
+	if (memcmp(want, job->result + at, bytes))
+		bad("wrong bits: dtype %d, redop %d, flags %#x, %u bits, in %zu bytes from %zu of %zu",
+		    job->dtype, job->redop, job->options.flags, job->bits, bytes, at,
+		    job->result_bytes);
+}
+
+/* All of the result; its last block, if that is not whole, has an exponent of its own. */
+static void check(const struct job *job)
+{
+	size_t whole = job->count / OPTINC_BLOCK * OPTINC_BLOCK, left = result_of(job, whole);
+	size_t period = result_of(job, elements_of(job, PERIOD)), at = 0;
+	size_t in = result_of(job, elements_of(job, job->window % PERIOD));
+	const uint8_t *want = expect(job);
+	uint8_t tail[OPTINC_BLOCK * sizeof(uint32_t)];
+
+	for (; left; in = 0) {
+		size_t bytes = left < period - in ? left : period - in;
+
+		compare(job, at, want + in, bytes);
+		at += bytes;
+		left -= bytes;
+	}
+	if (whole == job->count)
+		return;
+	compute(job, job->window + optinc_data_bytes(whole, job->dtype), job->count - whole, tail);
+	compare(job, at, tail, job->result_bytes - at);
+}
+
+static void finish(struct job *job)
 {
 	if (optinc_wait(job->request, -1, NULL))
 		bad("%zu elements of dtype %d", job->count, job->dtype);
-	check(job, number);
+	check(job);
 	optinc_mr_deregister(job->send_mr);
 	optinc_mr_deregister(job->result_mr);
 	free(job->result);
@@ -256,14 +298,7 @@ static void run_batch(struct optinc_group **groups, unsigned int ngroups, const 
 			start(groups, &jobs[i]);
 	}
 	for (i = 0; i < BATCH && rank < nranks; i++)
-		finish(&jobs[(i + turn) % BATCH], (i + turn) % BATCH);
-	meet();
-	for (i = 0; i < BATCH && rank < nranks; i++) {
-		if (shared->hash[i][rank] != shared->hash[i][0])
-			bad("ranks differ: dtype %d, redop %d, %d bits, %zu elements", jobs[i].dtype,
-			    jobs[i].redop, jobs[i].bits, jobs[i].count);
-	}
-	meet();
+		finish(&jobs[(i + turn) % BATCH]);
 }
 
 /* Ranks are dealt to cards; those above nranks sit this one out. */
@@ -421,14 +456,15 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: soak BYTES[K|M|G] [SEED]\n");
 		return 2;
 	}
-	shared = mmap(NULL, sizeof(*shared) + CARDS * (size_t)POOL, PROT_READ | PROT_WRITE,
-		      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	shared = mmap(NULL, sizeof(*shared) + CARDS * (size_t)POOL + MOST_EXPECTED,
+		      PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (shared == MAP_FAILED)
 		return 1;
 	for (i = 0; i < CARDS; i++) {
 		pool[i] = (uint8_t *)(shared + 1) + i * (size_t)POOL;
 		fill_pool(i, seed);
 	}
+	expected = (uint8_t *)(shared + 1) + CARDS * (size_t)POOL;
 	printf("1..3\n# seed %llu\n", (unsigned long long)seed);
 	fflush(stdout);
 	for (card_number = 0; card_number < CARDS; card_number++) {
