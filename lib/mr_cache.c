@@ -204,7 +204,23 @@ static void unreserve(struct mr_cache *cache, size_t bytes, bool backoff)
 	pthread_mutex_unlock(&cache->lock);
 }
 
-/* Those that nobody will find behind the new one. Locked. */
+/* Is most of @other in @mr, and all that it allows? */
+static bool superseded(const struct optinc_mr *other, const struct optinc_mr *mr)
+{
+	uintptr_t from = mr->addr > other->addr ? mr->addr : other->addr;
+	uintptr_t mr_end = mr->addr + mr->length, end = other->addr + other->length;
+
+	if (mr_end < end)
+		end = mr_end;
+	return other != mr && from < end && end - from > other->length / 2 &&
+	       !(other->flags & ~mr->flags & OPTINC_MR_WRITE);
+}
+
+/*
+ * Buffers that an allocator puts now here, now there must not pile up: their
+ * pages would be pinned, and paid for, many times. Slices of one buffer share
+ * no more than a page each. Locked.
+ */
 static void take_superseded(struct mr_cache *cache, const struct optinc_mr *mr,
 			    struct optinc_mr **list)
 {
@@ -215,9 +231,7 @@ static void take_superseded(struct mr_cache *cache, const struct optinc_mr *mr,
 
 	for (i = t->count; i--;) {
 		other = t->entries[i].mr;
-		if (other != mr && mr_holds(mr, other->addr, other->length,
-					    other->flags & OPTINC_MR_WRITE) &&
-		    mr_try_end(other, &uses))
+		if (superseded(other, mr) && mr_try_end(other, &uses))
 			take_out(cache, other, list);
 	}
 }

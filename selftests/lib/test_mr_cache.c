@@ -279,6 +279,38 @@ static void test_read_then_written(void **state)
 	assert_int_equal(stats().mr_bytes, 5 * STAGED);
 }
 
+/* Buffers that move a little each time: no page is pinned again and again. */
+static void test_shifted(void **state)
+{
+	unsigned int i;
+
+	(void)state;
+	for (i = 0; i < 60; i++) {
+		check(buffer + i * 1000, buffer + i * 1000, 2 * STAGED);
+		assert_true(fake.live_mrs <= 3);
+	}
+	/* for reading alone they are no less many */
+	for (i = 0; i < 60; i++) {
+		check(other + i * 1000, buffer, 2 * STAGED);
+		assert_true(fake.live_mrs <= 6);
+	}
+}
+
+/* Slices share the pages at their ends, and stay. */
+static void test_slices(void **state)
+{
+	unsigned int i, before;
+
+	(void)state;
+	for (i = 0; i < 20; i++)
+		check(buffer + i * 10001, buffer + i * 10001, 10001 * sizeof(float));
+	before = registrations();
+	assert_int_equal(before, 20);
+	for (i = 0; i < 20; i++)
+		check(buffer + i * 10001, buffer + i * 10001, 10001 * sizeof(float));
+	assert_int_equal(registrations(), before);
+}
+
 /* ------------------------------------------------------------------ bounds */
 
 static void test_bytes(void **state)
@@ -664,6 +696,8 @@ int main(void)
 		TEST(test_replaced_in_flight),
 		TEST(test_replaced_while_registered),
 		TEST(test_read_then_written),
+		TEST(test_shifted),
+		TEST(test_slices),
 		TEST(test_bytes),
 		TEST(test_count),
 		TEST(test_in_use),
