@@ -33,6 +33,8 @@
 
 #include <optinc/optinc.h>
 
+#include "draw.h"
+
 #define CARDS		4
 #define GROUPS		3
 #define BATCH		4		/* requests outstanding */
@@ -61,7 +63,6 @@ static struct shared {
 static uint8_t *pool[CARDS];		/* by rank, shared */
 static uint8_t *expected;		/* shared */
 static unsigned int card_number, nranks, rank, meetings;
-static uint64_t common, own;
 static struct optinc_card *card;
 
 struct job {
@@ -74,26 +75,6 @@ struct job {
 	struct optinc_mr *send_mr, *result_mr;
 	struct optinc_request *request;
 };
-
-static uint64_t mix(uint64_t *state)
-{
-	uint64_t z = *state += 0x9e3779b97f4a7c15ull;
-
-	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
-	z = (z ^ z >> 27) * 0x94d049bb133111ebull;
-	return z ^ z >> 31;
-}
-
-/* The same in all processes; and this one's own */
-static unsigned int any(unsigned int below)
-{
-	return (unsigned int)(mix(&common) % below);
-}
-
-static unsigned int mine(unsigned int below)
-{
-	return (unsigned int)(mix(&own) % below);
-}
 
 static void __attribute__((noreturn, format(printf, 1, 2))) bad(const char *format, ...)
 {

@@ -38,6 +38,8 @@
 
 #include <optinc/optinc.h>
 
+#include "draw.h"
+
 #define MAX_RANKS	OPTINC_MAX_RANKS
 #define MAX_GROUPS	16
 #define MAX_REQUESTS	24
@@ -57,29 +59,9 @@ static struct shared {
 
 static char fabric[48];
 static unsigned int rank, nranks, meetings;
-static uint64_t seed, round_seed, common, own;	/* states of generators */
+static uint64_t seed, round_seed;
 static unsigned int round_number;
 static struct optinc_card *card;
-
-static uint64_t mix(uint64_t *state)
-{
-	uint64_t z = *state += 0x9e3779b97f4a7c15ull;
-
-	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
-	z = (z ^ z >> 27) * 0x94d049bb133111ebull;
-	return z ^ z >> 31;
-}
-
-/* The same on all ranks; and this rank's own. */
-static unsigned int any(unsigned int below)
-{
-	return (unsigned int)(mix(&common) % below);
-}
-
-static unsigned int mine(unsigned int below)
-{
-	return (unsigned int)(mix(&own) % below);
-}
 
 static uint64_t now_ms(void)
 {
