@@ -42,19 +42,6 @@ static ssize_t read_text(const char *path, char *text, size_t size)
 	return n;
 }
 
-static int write_text(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY | O_CLOEXEC);
-	ssize_t n;
-
-	if (fd < 0)
-		return -errno;
-	n = write(fd, text, strlen(text));
-	n = n < 0 ? -errno : 0;
-	close(fd);
-	return (int)n;
-}
-
 static int compare(const void *a, const void *b)
 {
 	return strcmp(a, b);

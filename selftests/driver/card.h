@@ -119,6 +119,20 @@ static inline int open_node(const char *kind, unsigned int number)
 	return fd < 0 ? -errno : fd;
 }
 
+/* For files of sysfs and debugfs: 0, or the negative errno of what it means there */
+static inline int write_text(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	ssize_t n;
+
+	if (fd < 0)
+		return -errno;
+	n = write(fd, text, strlen(text));
+	n = n < 0 ? -errno : 0;
+	close(fd);
+	return (int)n;
+}
+
 static inline void *map(int fd, size_t length, uint64_t offset)
 {
 	return mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)offset);

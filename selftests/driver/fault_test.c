@@ -38,19 +38,6 @@ struct step {
 	void (*after)(struct scene *s, int ret);
 };
 
-static int write_text(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY | O_CLOEXEC);
-	ssize_t n;
-
-	if (fd < 0)
-		return -errno;
-	n = write(fd, text, strlen(text));
-	n = n < 0 ? -errno : 0;
-	close(fd);
-	return (int)n;
-}
-
 /* Faults in whatever the kernel does for this thread, silently */
 static bool faults_are_possible(void)
 {
@@ -461,6 +448,15 @@ FIXTURE_TEARDOWN(faults)
 
 #define TIMEOUT_S	900
 
+static void sweep_all(struct __test_metadata *_metadata, struct scene *s,
+		      const struct step *steps, unsigned int n)
+{
+	unsigned int i;
+
+	for (i = 0; i < n; i++)
+		EXPECT_TRUE(sweep(_metadata, s, &steps[i]));
+}
+
 TEST_F_TIMEOUT(faults, open, TIMEOUT_S)
 {
 	static const struct step steps[] = {
@@ -469,10 +465,8 @@ TEST_F_TIMEOUT(faults, open, TIMEOUT_S)
 		{ "read of debugfs", NULL, do_read_debugfs, NULL },
 		{ "RESET", NULL, do_reset, redo_reset },
 	};
-	unsigned int i;
 
-	for (i = 0; i < ARRAY_SIZE(steps); i++)
-		EXPECT_TRUE(sweep(_metadata, &self->scene, &steps[i]));
+	sweep_all(_metadata, &self->scene, steps, ARRAY_SIZE(steps));
 }
 
 /* The first thing in a context also makes it known to the card. */
@@ -486,10 +480,8 @@ TEST_F_TIMEOUT(faults, fresh_context, TIMEOUT_S)
 		{ "the first QP_CREATE", open_scene, do_create, close_scene },
 		{ "the first GROUP_JOIN", open_scene, do_join, close_scene },
 	};
-	unsigned int i;
 
-	for (i = 0; i < ARRAY_SIZE(steps); i++)
-		EXPECT_TRUE(sweep(_metadata, &self->scene, &steps[i]));
+	sweep_all(_metadata, &self->scene, steps, ARRAY_SIZE(steps));
 }
 
 TEST_F_TIMEOUT(faults, context, TIMEOUT_S)
@@ -511,14 +503,12 @@ TEST_F_TIMEOUT(faults, context, TIMEOUT_S)
 		{ "GROUP_LEAVE", prepare_join, do_leave, redo_leave },
 	};
 	struct scene *s = &self->scene;
-	unsigned int i;
 	uint32_t mr;
 
 	must_open(&s->card, 0);
 	/* the card knows the context, and the driver's arrays have room */
 	mr = must_reg(&s->card, s->memory, 1);
-	for (i = 0; i < ARRAY_SIZE(steps); i++)
-		EXPECT_TRUE(sweep(_metadata, s, &steps[i]));
+	sweep_all(_metadata, s, steps, ARRAY_SIZE(steps));
 	EXPECT_EQ(0, dereg(&s->card, mr));
 }
 
